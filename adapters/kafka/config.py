@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from adapters.kafka.codec import ELEMENTS_MAX
 from gateway.config.base import BindAddress, ListenerConfig
+from gateway.config.request_budget import RequestBytesBudget, RequestStallSeconds
 from gateway.config.settings import Settings
 from gateway.model import DEFAULT_NAMESPACE
 
@@ -79,19 +80,8 @@ class KafkaConfig(KafkaListener):
         le=1024 * _MIB,
         description="The same for a client that has to log in and has not.",
     )
-    request_bytes_budget: int = Field(
-        default=256 * _MIB,
-        ge=_MIB,
-        description="Bytes of requests of all connections that are not complete, or not served, "
-        "counted as they come; above it connections are not read from.",
-    )
-    request_stall_s_max: int = Field(
-        default=2,
-        ge=1,
-        le=3_600,
-        description="Seconds in which less than 64 KiB comes of a request that has begun, while "
-        "others wait for `request_bytes_budget`; then its client is closed.",
-    )
+    request_bytes_budget: RequestBytesBudget = Field(default=256 * _MIB, ge=_MIB)
+    request_stall_s_max: RequestStallSeconds = 2
     request_elements_max: int = Field(
         default=ELEMENTS_MAX,
         ge=100,

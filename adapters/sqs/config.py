@@ -15,6 +15,7 @@ from adapters.sqs.queues.redrive_policies import RedriveTarget, parse_redrive_po
 from adapters.sqs.queues.tags import merge_tags
 from adapters.sqs.queues.urls import is_region
 from gateway.config.base import BindAddress, FrozenConfig, ListenerConfig, parse_address
+from gateway.config.request_budget import RequestBytesBudget, RequestStallSeconds
 from gateway.config.settings import Settings
 
 _MIB: Final = 1024 * 1024
@@ -180,19 +181,8 @@ class SqsConfig(ListenerConfig):
         description="Most names and values in a JSON body above 64 KiB; a body with more is "
         "refused before it is decoded.",
     )
-    request_bytes_budget: int = Field(
-        default=256 * _MIB,
-        ge=4 * _MIB,
-        description="Bytes of requests of all connections that are not complete, or not served, "
-        "counted as they come; above it connections are not read from.",
-    )
-    request_stall_s_max: int = Field(
-        default=2,
-        ge=1,
-        le=3_600,
-        description="Seconds in which less than 64 KiB comes of a request that has begun, while "
-        "others wait for `request_bytes_budget`; then its client is closed.",
-    )
+    request_bytes_budget: RequestBytesBudget = Field(default=256 * _MIB, ge=4 * _MIB)
+    request_stall_s_max: RequestStallSeconds = 2
     requests_pipelined_max: int = Field(
         default=64,
         ge=1,
