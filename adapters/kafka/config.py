@@ -20,17 +20,17 @@ class KafkaListener(ListenerConfig):
 
     advertise: BindAddress | None = Field(
         default=None,
-        description="Address that clients are told to connect to; by default the one they reached.",
+        description="Address that clients are told to connect to; by default the one they used.",
     )
     authentication: Literal["any", "sasl", "certificate"] = Field(
         default="any",
-        description="How clients show who they are: by SASL or a certificate, where login is "
-        "required; or only by SASL, or only by a certificate, in any case.",
+        description="How clients authenticate. `any`: by SASL or a certificate, if login is "
+        "required; `sasl`, `certificate`: always, and by this only.",
     )
     namespace: str = Field(
         default=DEFAULT_NAMESPACE,
         pattern=r"^[a-zA-Z0-9_-]{1,100}$",
-        description="Where its clients' topics and groups are; others do not see them.",
+        description="Namespace of its clients' topics and groups, invisible in other namespaces.",
     )
 
     # A constant in the base class; here it depends on a key.
@@ -54,7 +54,7 @@ class KafkaListenerConfig(KafkaListener):
 
     name: str = Field(
         pattern=r"^[a-z0-9][a-z0-9-]{0,30}$",
-        description="Its name in metrics and log lines, after `kafka-`.",
+        description="Its name in metrics and logs, after `kafka-`.",
     )
     bind: BindAddress = Field(description="Address to listen on.")
 
@@ -78,35 +78,37 @@ class KafkaConfig(KafkaListener):
         default=512 * 1024,
         ge=1024,
         le=1024 * _MIB,
-        description="The same for a client that has to log in and has not.",
+        description="Bytes of one request of a client that has to log in and has not yet.",
     )
     request_bytes_budget: RequestBytesBudget = Field(default=256 * _MIB, ge=_MIB)
     request_stall_s_max: RequestStallSeconds = 2
     request_elements_max: int = Field(
         default=ELEMENTS_MAX,
         ge=100,
-        description="Topics, partitions and other array elements of one request; one with more "
-        "closes the connection.",
+        description="Topics, partitions and other array elements of one request; a larger one closes "
+        "the connection.",
     )
     requests_queued_max: int = Field(
         default=256,
         ge=1,
-        description="Requests of one connection that wait for an answer; more are not read.",
+        description="Unanswered requests of one connection; above it the connection is not read.",
     )
     unacknowledged_bytes_max: int = Field(
         default=32 * _MIB,
         ge=_MIB,
-        description="Produced bytes of one connection that are not kept yet; more are not read. "
-        "With storage in S3 134217728.",
+        description="Produced bytes of one connection that are not stored yet; above it the "
+        "connection is not read. With storage in S3 134217728.",
     )
     fetch_bytes_max: int = Field(
         default=55 * _MIB,
         ge=1024,
         le=1024 * _MIB,
-        description="Bytes of one fetch answer, whatever the client allows.",
+        description="Bytes of one Fetch response, even if the client allows more.",
     )
     fetch_wait_ms_max: int = Field(
-        default=300_000, ge=0, description="Milliseconds a fetch may wait for data."
+        default=300_000,
+        ge=0,
+        description="Milliseconds that a Fetch request may wait for data.",
     )
 
     @property
@@ -129,7 +131,7 @@ class KafkaConfig(KafkaListener):
         fields = KafkaListener.model_fields.items()
         unused = [key for key, field in fields if getattr(self, key) != field.default]
         return [
-            f"{key}: is for adapters.kafka.bind, which is not listened on beside listeners"
+            f"{key}: is for adapters.kafka.bind, which is not used beside listeners"
             for key in unused
             if key != "bind"
         ]
