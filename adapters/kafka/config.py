@@ -85,8 +85,8 @@ class KafkaConfig(KafkaListener):
     request_elements_max: int = Field(
         default=ELEMENTS_MAX,
         ge=100,
-        description="Topics, partitions and other array elements of one request; a larger one closes "
-        "the connection.",
+        description="Topics, partitions and other array elements of one request; a larger request "
+        "closes the connection.",
     )
     requests_queued_max: int = Field(
         default=256,

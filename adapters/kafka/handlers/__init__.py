@@ -1,18 +1,18 @@
-"""One file per API, one line per API here. ApiVersions is made from this table.
+"""Table of the served APIs: one line each here, one handler file each in this folder.
 
-A handler module has ``API_KEY``, ``VERSIONS`` and ``handle``; it is imported when the first such
-request comes. ``decode`` is there where the adapter has a codec of its own for the API. How the
-server calls ``handle``:
+The response of ApiVersions is built from this table. A handler module has ``API_KEY``,
+``VERSIONS`` and ``handle``; it is imported for the first request of its API. It has ``decode``
+if the API has a codec written by hand. ``handle`` is called in one of three ways:
 
-- IN_TURN: ``handle(request, session, version)`` returns the response, or an awaitable of it; the
-  connection's next request is served after it, as Apache Kafka does.
-- DEFERRED: ``handle(request, session, version, reply)`` calls ``reply`` when it can; the
-  connection's next request waits.
-- PIPELINED: as DEFERRED, but the next request does not wait; answers still leave in order.
+- SEQUENTIAL: ``handle(request, session, version)`` returns the response, or an awaitable of it.
+  The connection's next request is served after it, as in Apache Kafka.
+- DEFERRED: ``handle(request, session, version, reply)`` calls ``reply`` later. The connection's
+  next request waits for it.
+- PIPELINED: as DEFERRED, but the next request does not wait. Replies are still sent in order.
 
-``handle_large``, where a module has it, is called in place of ``handle`` with a request of more
-than ``large_requests.SLICE_ELEMENTS``. It is a coroutine that gives the loop back between two
-slices; where ``reply`` is called, it may be called after the coroutine has ended.
+``handle_large``, if a module has it, is called instead of ``handle`` for a request of more than
+``large_requests.SLICE_ELEMENTS`` elements. It is a coroutine that yields to the loop between two
+slices; it may call ``reply`` after it has returned.
 """
 
 import threading
@@ -25,7 +25,7 @@ _LOADING: Final = threading.Lock()
 
 
 class ServingOrder(Enum):
-    """When the next request of the connection is served."""
+    """When the connection's next request is served; see the module."""
 
     SEQUENTIAL = auto()
     DEFERRED = auto()
@@ -33,7 +33,7 @@ class ServingOrder(Enum):
 
 
 class Api(NamedTuple):
-    """One API that is served."""
+    """A served API."""
 
     key: int
     name: str
@@ -94,15 +94,15 @@ APIS: Final = {
 }
 
 ADVERTISED_FROM: Final = {0: 0}
-"""Versions below those served that are advertised nonetheless: librdkafka before 2.10 turns
-compression off when Produce does not begin at 0 (KAFKA-18659)."""
+"""Lowest advertised version where it is below the served ones: librdkafka before 2.10 turns
+compression off unless Produce starts at 0 (KAFKA-18659)."""
 
 
 def load(api: Api) -> ModuleType:
-    """Return an API's handler module, imported with the messages that it names.
+    """Import an API's handler module, with its message classes, and return it.
 
-    One at a time, for any thread: kafka-python's modules import each other, and threads that
-    begin at different ends would wait for each other, which Python ends with an error.
+    Safe in any thread. Imports run one at a time: kafka-python's modules import each other, and
+    threads that start at different modules would deadlock, which Python reports as an error.
     """
     with _LOADING:
         return import_module(f"{__name__}.{api.module}")

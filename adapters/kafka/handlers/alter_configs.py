@@ -2,8 +2,8 @@
 
 v2  flexible encoding (KIP-482)
 
-What can be altered, and by whom, is in ``resource_configs.config_resources``; clients that can,
-use IncrementalAlterConfigs (KIP-339).
+Resources and authorization: ``resource_configs.config_resources``. Newer clients use
+IncrementalAlterConfigs (KIP-339).
 """
 
 from typing import Final, TypeAlias
@@ -25,7 +25,7 @@ _Result: TypeAlias = AlterConfigsResponse.AlterConfigsResourceResponse
 async def handle(
     request: AlterConfigsRequest, session: Session, version: int
 ) -> AlterConfigsResponse:
-    """Replace the overrides of topics; each has its own outcome."""
+    """Replace the overrides of topics; each topic has a result of its own."""
 
     async def alter(asked: _Asked, topic: Topic) -> None:
         if null := [config.name for config in asked.configs if config.value is None]:

@@ -1,9 +1,9 @@
 """AlterPartitionReassignments: API key 45, versions 0 to 1 (KIP-455).
 
-v1  whether the number of replicas may change (KIP-860), which it cannot here
+v1  allow_replication_factor_change (KIP-860); always false here
 
-Every partition has one replica, which is on this node: to go there is done at once, and there
-never is anything to cancel.
+Every partition has one replica, on this node: a reassignment to this node is complete at once,
+and there is never one to cancel.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ _Partition: TypeAlias = (
 def handle(
     request: AlterPartitionReassignmentsRequest, session: Session, version: int
 ) -> AlterPartitionReassignmentsResponse:
-    """Take each partition as moved when it is to be where it is."""
+    """Accept assignments to this node, and refuse all others."""
     answer = AlterPartitionReassignmentsResponse(
         version=version,
         allow_replication_factor_change=False,

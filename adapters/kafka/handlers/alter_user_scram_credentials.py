@@ -1,7 +1,7 @@
 """AlterUserScramCredentials: API key 51, version 0 (KIP-554).
 
-All changes of one user are one transaction; each user has its own outcome. Whether login is
-required does not follow from users, so that neither the first one nor the last changes it.
+All changes of one user are one transaction; each user has a result of its own. Users do not
+determine whether login is required: neither the first nor the last user changes that.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ _Result: TypeAlias = AlterUserScramCredentialsResponse.AlterUserScramCredentials
 async def handle(
     request: AlterUserScramCredentialsRequest, session: Session, version: int
 ) -> AlterUserScramCredentialsResponse:
-    """Remove and set credentials, user by user."""
+    """Delete and set credentials, user by user."""
     changes: dict[str, tuple[list[Any], list[Any]]] = {}
     for deletion in request.deletions:
         changes.setdefault(deletion.name, ([], []))[0].append(deletion)
@@ -56,7 +56,7 @@ async def handle(
 
 
 def _refusal(session: Session) -> Unauthorized | None:
-    """Ask once for the whole request."""
+    """Return the authorization error of the request, None if it is allowed."""
     try:
         check_cluster(session, Operation.ALTER)
     except Unauthorized as error:
@@ -65,7 +65,7 @@ def _refusal(session: Session) -> Unauthorized | None:
 
 
 def _check_name(name: str) -> str:
-    """Return the name as users are looked up. Error: ``Refused``, UNACCEPTABLE_CREDENTIAL."""
+    """Return the normalized user name. Error: ``Refused``, UNACCEPTABLE_CREDENTIAL."""
     try:
         prepared = saslprep(name, stored=True)
     except Unauthenticated as error:

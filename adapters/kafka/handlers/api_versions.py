@@ -1,8 +1,8 @@
 """ApiVersions: API key 18, versions 0 to 4. The response header is always version 0 (KIP-511).
 
 v1  throttle_time_ms
-v3  flexible; the client's software name and version, which are not looked at
-v4  features, of which there are none: transactions of version 2 stay off (KIP-890)
+v3  flexible; the client's software name and version, ignored
+v4  features; none, so that version 2 of transactions stays off (KIP-890)
 """
 
 from functools import cache
@@ -18,16 +18,16 @@ VERSIONS: Final = range(5)
 
 
 def decode(version: int, body: memoryview, elements_max: int = 0) -> None:
-    """Nothing in the request matters."""
+    """Return None: the fields of the request are ignored."""
 
 
 def handle(request: None, session: Session, version: int) -> bytes:  # noqa: ARG001 - all alike
-    """Say which versions of which APIs are served."""
+    """Return the served APIs and their versions."""
     return _encoded(version, ErrorCode.NONE)
 
 
 def unsupported_version() -> bytes:
-    """Return the answer to a version above ours: as version 0, for the client to pick anew."""
+    """Return the response to an unknown version: encoded as version 0, so that clients retry."""
     return _encoded(0, ErrorCode.UNSUPPORTED_VERSION)
 
 

@@ -1,13 +1,13 @@
 """CreateAcls: API key 30, versions 1 to 3.
 
-How ACLs become rules: ``adapters.kafka.access.acl_mapping``.
+Mapping of ACLs to rules: ``adapters.kafka.access.acl_mapping``.
 
 v1  prefixed patterns (KIP-290)
 v2  flexible encoding (KIP-482)
-v3  the resource type User, which is refused
+v3  the resource type User; refused
 
-The first rule of a node ends the time in which everything is allowed: from then on, what no
-rule allows is denied.
+On the resources that a rule selects, operations that no rule allows are denied. Other resources
+keep their default (``gateway.auth.rules``).
 """
 
 from typing import Final, TypeAlias
@@ -31,7 +31,7 @@ _Result: TypeAlias = CreateAclsResponse.AclCreationResult
 async def handle(
     request: CreateAclsRequest, session: Session, version: int
 ) -> CreateAclsResponse:
-    """Add ACLs; those that make sense are stored together."""
+    """Add ACLs; all valid ones are stored together."""
     outcomes: list[Rule | GatewayError] = []
     for creation in request.creations:
         try:

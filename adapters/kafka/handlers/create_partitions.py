@@ -1,7 +1,7 @@
 """CreatePartitions: API key 37, versions 0 to 3.
 
 v2  flexible encoding (KIP-482)
-v3  may be throttled (KIP-599), which never happens here
+v3  THROTTLING_QUOTA_EXCEEDED (KIP-599); never returned
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ _Result: TypeAlias = CreatePartitionsResponse.CreatePartitionsTopicResult
 async def handle(
     request: CreatePartitionsRequest, session: Session, version: int
 ) -> CreatePartitionsResponse:
-    """Give topics more partitions; each has its own outcome."""
+    """Add partitions to topics; each topic has a result of its own."""
     counts = Counter(asked.name for asked in request.topics)
     first_of = {asked.name: asked for asked in request.topics}
     results = [

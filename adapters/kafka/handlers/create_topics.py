@@ -4,7 +4,7 @@ v4  a partition count or replication factor of -1 is the broker's default (KIP-4
 v5  flexible encoding (KIP-482); partitions, replicas and configs in the response (KIP-525)
 v7  topic ids in the response (KIP-516)
 
-The timeout is not looked at: the answer comes when the topic is durable, or refused.
+The timeout is ignored: the response is sent when the topics are durable or refused.
 """
 
 from collections import Counter
@@ -43,7 +43,7 @@ _Result: TypeAlias = CreateTopicsResponse.CreatableTopicResult
 async def handle(
     request: CreateTopicsRequest, session: Session, version: int
 ) -> CreateTopicsResponse:
-    """Create topics one after the other; each has its own outcome."""
+    """Create topics one after the other; each has a result of its own."""
     counts = Counter(asked.name for asked in request.topics)
     first_of = {asked.name: asked for asked in request.topics}
     results = [
@@ -80,7 +80,7 @@ async def _create(asked: _Asked, session: Session, *, dry: bool) -> Topic:
 
 
 def _partition_count(asked: _Asked, placement: Placement) -> int | None:
-    """Return the number of partitions asked for, None for the default."""
+    """Return the requested number of partitions, None for the default."""
     if asked.assignments:
         return _assigned_count(asked, placement)
     check_replication_factor(asked.replication_factor)
@@ -120,7 +120,7 @@ def _configs(asked: _Asked) -> dict[str, str]:
 
 
 def _success(topic: Topic, session: Session) -> _Result:
-    """Return what was made, with its configs when the session may see them."""
+    """Return the result for a new topic, with its configs if the session may describe them."""
     name = topic.name.name
     result = _Result(name=name, topic_id=topic.uuid, error_code=ErrorCode.NONE)
     result.error_message = None

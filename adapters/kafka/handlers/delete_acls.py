@@ -1,12 +1,12 @@
 """DeleteAcls: API key 31, versions 1 to 3.
 
-How ACLs become rules: ``adapters.kafka.access.acl_mapping``.
+Mapping of ACLs to rules: ``adapters.kafka.access.acl_mapping``.
 
 v1  prefixed patterns (KIP-290)
 v2  flexible encoding (KIP-482)
-v3  the resource type User, which has no ACLs here
+v3  the resource type User; it has no ACLs
 
-ACLs of the config file match too, and are answered with an error each: they stay.
+ACLs of the config file match too; each is returned with an error and is kept.
 """
 
 from typing import Final, TypeAlias
@@ -38,7 +38,7 @@ _Matching: TypeAlias = DeleteAclsResponse.DeleteAclsFilterResult.DeleteAclsMatch
 async def handle(
     request: DeleteAclsRequest, session: Session, version: int
 ) -> DeleteAclsResponse:
-    """Remove the ACLs that each filter means; an ACL may be listed under several filters."""
+    """Delete the ACLs that each filter matches; an ACL may be listed under several filters."""
     results = [await _answer(asked, session) for asked in request.filters]
     return DeleteAclsResponse(version=version, filter_results=results)
 

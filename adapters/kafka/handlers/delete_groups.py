@@ -22,7 +22,7 @@ VERSIONS: Final = range(3)
 async def handle(
     request: DeleteGroupsRequest, session: Session, version: int
 ) -> DeleteGroupsResponse:
-    """Remove empty groups and their offsets; answered when that is durable."""
+    """Delete empty groups and their offsets; return when that is durable."""
     group_ids = list(dict.fromkeys(request.groups_names))
     codes = await asyncio.gather(*(_delete(session, group_id) for group_id in group_ids))
     return DeleteGroupsResponse(

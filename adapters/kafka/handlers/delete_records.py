@@ -2,8 +2,8 @@
 
 v2  flexible encoding (KIP-482)
 
-The answer comes when the new log start is as durable as the flush policy promises. The timeout
-is not looked at: nothing here waits for other nodes.
+The response is sent when the new log start is durable by the flush policy. The timeout is
+ignored: nothing waits for other nodes.
 """
 
 from typing import Final, TypeAlias
@@ -22,7 +22,7 @@ from gateway.partition import Partition
 API_KEY: Final = 21
 VERSIONS: Final = range(3)
 
-HIGH_WATERMARK: Final = -1  # "delete all there is"
+HIGH_WATERMARK: Final = -1  # all records
 NO_LOW_WATERMARK: Final = -1
 
 _Topic: TypeAlias = DeleteRecordsResponse.DeleteRecordsTopicResult
@@ -34,7 +34,7 @@ _Partition: TypeAlias = (
 async def handle(
     request: DeleteRecordsRequest, session: Session, version: int
 ) -> DeleteRecordsResponse:
-    """Move the log start of partitions up to the offsets asked for."""
+    """Move the log start of partitions up to the requested offsets."""
     topics = []
     for topic in request.topics:
         results = [

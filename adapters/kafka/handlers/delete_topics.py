@@ -35,7 +35,7 @@ class RequestedTopic(NamedTuple):
 async def handle(
     request: DeleteTopicsRequest, session: Session, version: int
 ) -> DeleteTopicsResponse:
-    """Delete topics one after the other; each has its own outcome."""
+    """Delete topics one after the other; each has a result of its own."""
     if version >= STATES_FROM:
         asked = [RequestedTopic(topic.name, topic.topic_id) for topic in request.topics]
     else:
@@ -71,7 +71,7 @@ async def _delete(
     if asked.topic_id is not None:
         named = resolve_topic(session, asked.topic_id)
         if not may_describe(session, named.name.name):
-            raise Unauthorized("Authorization failed.")  # and its name stays unsaid
+            raise Unauthorized("Authorization failed.")  # without the topic's name
         result.name = named.name.name
     topic = topic_for(session, result.name, Operation.DELETE)
     result.topic_id = topic.uuid

@@ -1,10 +1,10 @@
 """DescribeAcls: API key 29, versions 1 to 3.
 
-How rules become ACLs: ``adapters.kafka.access.acl_mapping``.
+Mapping of rules to ACLs: ``adapters.kafka.access.acl_mapping``.
 
 v1  prefixed patterns (KIP-290)
 v2  flexible encoding (KIP-482)
-v3  the resource type User, which has no ACLs here
+v3  the resource type User; it has no ACLs
 """
 
 from typing import Final, TypeAlias
@@ -33,7 +33,7 @@ _Resource: TypeAlias = DescribeAclsResponse.DescribeAclsResource
 def handle(
     request: DescribeAclsRequest, session: Session, version: int
 ) -> DescribeAclsResponse:
-    """List the ACLs that a filter means, by resource."""
+    """List the ACLs that a filter matches, by resource."""
     try:
         check_cluster(session, Operation.DESCRIBE)
         wanted = to_filter(request)

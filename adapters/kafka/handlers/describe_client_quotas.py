@@ -1,4 +1,4 @@
-"""DescribeClientQuotas: API key 48, versions 0 to 1 (KIP-546). There are no quotas of Kafka's kind.
+"""DescribeClientQuotas: API key 48, versions 0 to 1 (KIP-546). No client has a quota.
 
 v1  flexible encoding (KIP-482)
 """
@@ -22,7 +22,7 @@ def handle(
     session: Session,
     version: int,
 ) -> DescribeClientQuotasResponse:
-    """Say that nobody has a quota."""
+    """Return no quotas."""
     try:
         check_cluster(session, Operation.DESCRIBE_CONFIGS)
     except Unauthorized as error:

@@ -1,7 +1,7 @@
 """DescribeCluster: API key 60, versions 0 to 2 (KIP-700).
 
-v1  endpoint types (KIP-919); clients reach brokers here, never controllers
-v2  fenced brokers (KIP-1073), of which there are none
+v1  endpoint types (KIP-919); brokers only, no controllers
+v2  fenced brokers (KIP-1073); there are none
 """
 
 from typing import Final
@@ -24,7 +24,7 @@ CONTROLLERS: Final = 2
 def handle(
     request: DescribeClusterRequest, session: Session, version: int
 ) -> DescribeClusterResponse:
-    """Name the cluster and its brokers."""
+    """Return the cluster's id and brokers."""
     if request.endpoint_type != BROKERS:
         return _refusal(request.endpoint_type, version)
     placement = session.node.placement

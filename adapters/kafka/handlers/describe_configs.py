@@ -40,7 +40,7 @@ _Config: TypeAlias = DescribeConfigsResponse.DescribeConfigsResult.DescribeConfi
 def handle(
     request: DescribeConfigsRequest, session: Session, version: int
 ) -> DescribeConfigsResponse | Awaitable[bytes]:
-    """Describe the configs of topics and of this broker."""
+    """Return the configs of topics and of this broker."""
     if len(request.resources) > RESOURCES_AT_ONCE:
         return handle_large(request, session, version)
     results = [_answer(asked, request, session) for asked in request.resources]
@@ -50,10 +50,10 @@ def handle(
 async def handle_large(
     request: DescribeConfigsRequest, session: Session, version: int
 ) -> bytes:
-    """Do as ``handle``, ``RESOURCES_AT_ONCE`` in a turn of the loop, encoded at once.
+    """Do as ``handle``, encoding ``RESOURCES_AT_ONCE`` resources per turn of the loop.
 
-    To keep what 10,000 topics have until all is encoded would be 100 MB, and long work for the
-    garbage collector.
+    Keeping the configs of 10,000 topics until all are encoded would take 100 MB, and much time
+    of the garbage collector.
     """
     flexible = schema_codec.is_flexible(API_KEY, version)
     tags = b"\x00" if flexible else b""
@@ -88,7 +88,7 @@ def _answer(
     except GatewayError as error:
         result.error_code, result.error_message = code_of(error), public_text(error)
         return result
-    wanted = set(asked.configuration_keys or ())  # null and empty both ask for all of them
+    wanted = set(asked.configuration_keys or ())  # null and empty both request all
     result.configs = [
         _config(entry, request) for entry in entries if not wanted or entry.name in wanted
     ]
@@ -101,7 +101,7 @@ def _entries(session: Session, resource_type: int, name: str) -> list[ConfigEntr
         topic = topic_for(session, name, Operation.DESCRIBE_CONFIGS)
         return session.node.topics.describe_configs(topic)
     check_broker_resource(session, name, Operation.DESCRIBE_CONFIGS)
-    # The defaults of all brokers are what was set while they run, which nothing can be here.
+    # Defaults of all brokers can only be set at runtime, which is not supported.
     return [] if name == WHOLE_CLUSTER else describe_broker(session)
 
 

@@ -31,7 +31,7 @@ _Described = DescribeGroupsResponse.DescribedGroup
 def handle(
     request: DescribeGroupsRequest, session: Session, version: int
 ) -> DescribeGroupsResponse:
-    """Show the state and the members of groups."""
+    """Return the state and the members of groups."""
     groups = []
     for group_id in request.groups:
         described = _describe(session, group_id, version)
@@ -60,7 +60,7 @@ def _describe(session: Session, group_id: str, version: int) -> Any:  # noqa: AN
     if not is_there:
         return _answer(group_id, state=GroupState.DEAD.value)
     group = session.node.groups.find(name)
-    if group is None:  # It only commits offsets.
+    if group is None:  # It has committed offsets only.
         return _answer(group_id, state=GroupState.EMPTY.value)
     is_stable = group.state is GroupState.STABLE
     return _answer(
@@ -86,7 +86,7 @@ def _answer(
 
 
 def _members(group: Group, *, is_stable: bool) -> list[Any]:
-    """Return the members; what they read is only shown when it holds."""
+    """Return the members; metadata and assignments only while the group is stable."""
     return [
         _Described.DescribedGroupMember(
             member_id=member.member_id,

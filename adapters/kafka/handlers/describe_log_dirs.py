@@ -4,8 +4,8 @@ v2  flexible encoding (KIP-482)
 v3  a top-level error code
 v4  total and usable bytes of the volume (KIP-827)
 
-There is one directory, the node's data directory. All partitions share its files; a partition's
-size is that of its own batches.
+There is one directory, the node's data directory. All partitions share its files; the size of a
+partition is the size of its batches.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ API_KEY: Final = 35
 VERSIONS: Final = range(1, 5)
 
 UNKNOWN_BYTES: Final = -1
-_PARTITIONS_PER_TURN: Final = 1_000  # after which others get the loop
+_PARTITIONS_PER_TURN: Final = 1_000  # then the loop runs other callbacks
 
 _Result: TypeAlias = DescribeLogDirsResponse.DescribeLogDirsResult
 _Topic: TypeAlias = DescribeLogDirsResponse.DescribeLogDirsResult.DescribeLogDirsTopic
@@ -40,7 +40,7 @@ _Partition: TypeAlias = (
 async def handle(
     request: DescribeLogDirsRequest, session: Session, version: int
 ) -> DescribeLogDirsResponse:
-    """Say how much of the data directory each partition takes."""
+    """Return the size of each partition in the data directory."""
     try:
         check_cluster(session, Operation.DESCRIBE)
     except Unauthorized as error:
@@ -64,7 +64,7 @@ async def handle(
 def _asked(
     request: DescribeLogDirsRequest, session: Session
 ) -> Iterable[tuple[str, Iterable[int], Topic]]:
-    """Yield (name, partition numbers, topic); what is not there is left out, as Kafka does."""
+    """Yield (name, partition numbers, topic); unknown topics are left out, as in Kafka."""
     topics = session.node.topics
     if request.topics is None:
         for topic in topics.topics(session.namespace, include_internal=True):
@@ -98,7 +98,7 @@ async def _describe(
 
 
 def _volume(data_dir: Path) -> tuple[int, int]:
-    """Return total and usable bytes of the directory's volume; -1 where nobody can tell."""
+    """Return total and usable bytes of the directory's volume; -1 if they are unknown."""
     try:
         usage = shutil.disk_usage(data_dir)
     except OSError:

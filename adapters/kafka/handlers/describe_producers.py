@@ -1,4 +1,4 @@
-"""DescribeProducers: API key 61, version 0 (KIP-664). Partitions' idempotent producers."""
+"""DescribeProducers: API key 61, version 0 (KIP-664). Idempotent producers of partitions."""
 
 from typing import Final, TypeAlias
 
@@ -25,7 +25,7 @@ _Producer: TypeAlias = DescribeProducersResponse.TopicResponse.PartitionResponse
 def handle(
     request: DescribeProducersRequest, session: Session, version: int
 ) -> DescribeProducersResponse:
-    """List the producers whose sequences each partition remembers."""
+    """Return the idempotent producers that each partition tracks."""
     topics = [
         _Topic(
             name=topic.name,

@@ -1,10 +1,10 @@
 """DescribeQuorum: API key 55, versions 0 to 2 (KIP-595).
 
-v1  when a replica fetched last, and had caught up (KIP-836)
+v1  the time of a replica's last fetch, and of its last catch-up (KIP-836)
 v2  error messages, directory ids, the listeners of nodes (KIP-853)
 
-Topics, users and rules are in SQL, not in a replicated log: this node is the one voter, and
-offsets are the revision of the topics.
+Topics, users and rules are stored in SQL, not in a replicated log: this node is the only voter,
+and the offsets are the revision of the topics.
 """
 
 from typing import Any, Final, TypeAlias
@@ -32,7 +32,7 @@ _Node: TypeAlias = DescribeQuorumResponse.Node
 def handle(
     request: DescribeQuorumRequest, session: Session, version: int
 ) -> DescribeQuorumResponse:
-    """Name this node as leader and only voter of the cluster's metadata."""
+    """Return this node as leader and only voter of the cluster's metadata."""
     try:
         check_cluster(session, Operation.DESCRIBE)
     except Unauthorized as error:

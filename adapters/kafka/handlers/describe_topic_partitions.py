@@ -1,7 +1,7 @@
 """DescribeTopicPartitions: API key 75, version 0 (KIP-966).
 
-Topics in order of name, a bounded number of partitions in one answer, and a cursor to go on
-from.
+Topics are sorted by name. A response has a bounded number of partitions, and a cursor for the
+next request.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ _Cursor: TypeAlias = DescribeTopicPartitionsResponse.Cursor
 def handle(
     request: DescribeTopicPartitionsRequest, session: Session, version: int
 ) -> DescribeTopicPartitionsResponse:
-    """Describe topics, from the cursor on, until the answer holds enough partitions."""
+    """Return topics from the cursor on, up to the limit of partitions."""
     left = min(max(request.response_partition_limit, 1), PARTITIONS_MAX)
     first_name = request.cursor.topic_name if request.cursor is not None else ""
     response = DescribeTopicPartitionsResponse(version=version, topics=[], next_cursor=None)
@@ -61,7 +61,7 @@ def handle(
 def _topics(
     request: DescribeTopicPartitionsRequest, session: Session, first_name: str
 ) -> Iterator[tuple[str, Topic | GatewayError]]:
-    """Yield the topics asked for, or all that are visible, by name; refusals in their place."""
+    """Yield the requested topics, or all visible ones, by name; an error for a refused one."""
     if not request.topics:
         for topic in session.node.topics.topics(session.namespace):
             if topic.name.name >= first_name and is_visible(session, topic):

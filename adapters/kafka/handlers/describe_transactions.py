@@ -1,6 +1,6 @@
 """DescribeTransactions: API key 65, version 0 (KIP-664).
 
-Transactions are not served, so that no transactional id is known.
+Transactions are not served, so no transactional id is known.
 """
 
 from typing import Final, TypeAlias
@@ -20,7 +20,7 @@ _State: TypeAlias = DescribeTransactionsResponse.TransactionState
 def handle(
     request: DescribeTransactionsRequest, session: Session, version: int
 ) -> DescribeTransactionsResponse:
-    """Say of each transactional id that it is not known."""
+    """Return an error for each transactional id: not found, or not authorized."""
     return DescribeTransactionsResponse(
         version=version,
         transaction_states=[_answer(session, name) for name in request.transactional_ids],

@@ -28,7 +28,7 @@ _Credential: TypeAlias = (
 def handle(
     request: DescribeUserScramCredentialsRequest, session: Session, version: int
 ) -> DescribeUserScramCredentialsResponse:
-    """Say by which mechanisms users can log in; null and empty ask for all users."""
+    """Return the SCRAM mechanisms of users; null and empty request all users."""
     try:
         check_cluster(session, Operation.DESCRIBE)
         users = stored_users(session)

@@ -3,8 +3,8 @@
 v1  unclean elections (KIP-460)
 v2  flexible encoding (KIP-482)
 
-Every partition has one replica, which leads it: an election is never needed, and that is the
-answer for each partition that is there.
+Every partition has one replica, its leader, so an election is never needed: the result for every
+existing partition is ELECTION_NOT_NEEDED.
 """
 
 from typing import Final, TypeAlias
@@ -28,14 +28,14 @@ _Partition: TypeAlias = ElectLeadersResponse.ReplicaElectionResult.PartitionResu
 def handle(
     request: ElectLeadersRequest, session: Session, version: int
 ) -> ElectLeadersResponse:
-    """Say that the leaders are those that are wanted."""
+    """Return that no partition needs an election."""
     try:
         check_cluster(session, Operation.ALTER)
     except Unauthorized as error:
         return ElectLeadersResponse(
             version=version, error_code=code_of(error), replica_election_results=[]
         )
-    # For all partitions only those that needed an election are listed, of which there are none.
+    # A request for all partitions lists only those that needed an election; there are none.
     asked = request.topic_partitions or []
     results = [
         _Topic(

@@ -2,8 +2,8 @@
 
 v4   isolation level (KIP-98); without transactions both levels read up to the high watermark
 v5   log_start_offset (KIP-107)
-v7   fetch sessions (KIP-227): answered with session 0, so that every fetch is a full one; epoch
-     0 or -1 asks for a full one whatever the session id
+v7   fetch sessions (KIP-227): the response has session 0, so every fetch is a full one; epoch 0
+     or -1 requests a full one for any session id
 v9   current_leader_epoch (KIP-320)
 v10  zstd (KIP-110)
 v11  rack id (KIP-392); there is one replica, no preferred one
@@ -11,13 +11,12 @@ v12  flexible encoding, last_fetched_epoch (KIP-595)
 v13  topic ids (KIP-516)
 v15  ReplicaState instead of replica_id (KIP-903); only consumers fetch here
 v16  node_endpoints (KIP-951)
-v17  replica directory id (KIP-853), v18 high watermark of the follower; neither is looked at
+v17  replica directory id (KIP-853), v18 high watermark of the follower; both ignored
 
-Whole batches are answered, the first even when it begins before the offset asked for or is
-above the byte limits (KIP-74). In topics with ``expiry.enable`` they come without what has
-expired. ``min_bytes`` and ``max_wait_ms`` cost one waiter per fetch, not a
-poll. As in Apache Kafka, a topic that is unknown or forbidden does not cut the wait for the
-others short, while an error met at reading does.
+The response has whole batches, the first even if it begins before the requested offset or is
+above the byte limits (KIP-74). In topics with ``expiry.enable`` expired records are left out.
+``min_bytes`` and ``max_wait_ms`` are served by one waiter per fetch, without polling. As in Apache
+Kafka, an unknown or forbidden topic does not end the wait for the others, while a read error does.
 """
 
 from typing import Final
@@ -39,8 +38,8 @@ decode = decode_fetch_request
 
 
 def handle(request: FetchRequest, session: Session, version: int, reply: FetchReply) -> None:
-    """Answer with what there is, or wait for more, within the client's limits."""
-    if request.session_id and request.session_epoch > 0:  # we gave none out
+    """Respond with the available batches, or wait for more within the client's limits."""
+    if request.session_id and request.session_epoch > 0:  # no fetch session exists
         code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         reply(encode_fetch_response(version, [], error_code=code))
         return

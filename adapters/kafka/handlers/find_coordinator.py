@@ -3,11 +3,11 @@
 v1  key_type: 0 group, 1 transaction; error_message
 v3  flexible encoding (KIP-482)
 v4  several keys at once (KIP-699)
-v5  TRANSACTION_ABORTABLE (KIP-890); never answered
+v5  TRANSACTION_ABORTABLE (KIP-890); never returned
 v6  key_type 2: share groups (KIP-932); refused
 
-Transactions are not served. Clients go on asking for a coordinator that is "not available", but
-give up on TRANSACTIONAL_ID_AUTHORIZATION_FAILED; so it is that, and the message says why.
+Transactions are not served. Clients retry on COORDINATOR_NOT_AVAILABLE but give up on
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, so that is the error; its message gives the reason.
 """
 
 from typing import Final
@@ -37,7 +37,7 @@ _NO_TRANSACTIONS: Final = "This broker does not serve transactions"
 def handle(
     request: FindCoordinatorRequest, session: Session, version: int
 ) -> FindCoordinatorResponse:
-    """Name the node that keeps a group: one node keeps all."""
+    """Return the coordinator of groups: this node for all of them."""
     if version < KEYS_FROM:
         broker, code, message = _find(session, request.key_type, request.key)
         return FindCoordinatorResponse(
@@ -56,7 +56,7 @@ def handle(
 async def handle_large(
     request: FindCoordinatorRequest, session: Session, version: int
 ) -> FindCoordinatorResponse:
-    """Do as ``handle`` with many keys, in slices."""
+    """Do as ``handle``, in slices of keys."""
     answers = []
     for keys in slices(request.coordinator_keys or ()):
         answers += [_answer(session, request.key_type, key) for key in keys]

@@ -25,7 +25,7 @@ decode = decode_heartbeat_request
 
 
 def handle(request: HeartbeatRequest, session: Session, version: int) -> bytes:
-    """Keep a member alive; the error code tells it when to join again."""
+    """Keep a group member alive; the error code makes it rejoin when necessary."""
     group_id, generation, member_id, instance_id = request
     code = ErrorCode.NONE
     try:

@@ -40,7 +40,7 @@ class OpType(IntEnum):
 async def handle(
     request: IncrementalAlterConfigsRequest, session: Session, version: int
 ) -> IncrementalAlterConfigsResponse:
-    """OpType single configs of topics; each resource has its own outcome."""
+    """Change single configs of topics; each resource has a result of its own."""
 
     async def alter(asked: _Asked, topic: Topic) -> None:
         present = {entry.name: entry for entry in session.node.topics.describe_configs(topic)}
@@ -50,7 +50,7 @@ async def handle(
                 raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
             changes[config.name] = _new_value(config, present)
         for name in changes.keys() - present.keys():
-            if changes[name] is None:  # to take away what no topic has changes nothing
+            if changes[name] is None:  # deleting an unknown config changes nothing
                 del changes[name]
         await session.node.topics.alter_configs(
             topic.name, changes, validate_only=request.validate_only
@@ -62,7 +62,7 @@ async def handle(
 
 
 def _new_value(config: _Config, present: Mapping[str, ConfigEntry]) -> str | None:
-    """Return what the config becomes; None is back to its default."""
+    """Return the new value of a config; None restores the default."""
     if config.config_operation == OpType.DELETE:
         return None
     if config.value is None:

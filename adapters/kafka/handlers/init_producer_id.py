@@ -1,14 +1,14 @@
 """InitProducerId: API key 22, versions 0 to 5.
 
 v2  flexible encoding (KIP-482)
-v3  the producer's present id and epoch (KIP-360), of use to transactional producers only
+v3  the producer's current id and epoch (KIP-360), for transactional producers only
 v4  PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588)
 v5  TRANSACTION_ABORTABLE (KIP-890)
 
-Ids come from blocks that the metadata store hands out, so that no id is ever given twice.
-Transactions are not served. A producer with a transactional id is told so by
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one code that all clients take as final and show at
-once; others make librdkafka ask again for ever.
+Ids are taken from blocks that the metadata store allocates, so that no id is assigned twice.
+Transactions are not served. A producer with a transactional id receives
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the only code that all clients treat as final and report at
+once; on others librdkafka retries forever.
 """
 
 from typing import Final
@@ -32,7 +32,7 @@ FIRST_EPOCH: Final = 0
 async def handle(
     request: InitProducerIdRequest, session: Session, version: int
 ) -> InitProducerIdResponse:
-    """Give an idempotent producer an id of its own, with epoch 0."""
+    """Assign a new producer id, with epoch 0."""
     code, producer_id, epoch = ErrorCode.NONE, NO_ID, NO_EPOCH
     try:
         _check(request, session)
@@ -52,5 +52,5 @@ def _check(request: InitProducerIdRequest, session: Session) -> None:
     if (request.producer_id == NO_ID) != (request.producer_epoch == NO_EPOCH):
         msg = "a producer id without an epoch, or an epoch without an id"
         raise Refused(ErrorCode.INVALID_REQUEST, msg)
-    # Whoever may write to some topic may do so idempotently (KIP-679); the rules know that.
+    # A principal that may write to some topic may do so idempotently (KIP-679), by the rules.
     check_cluster(session, Operation.IDEMPOTENT_WRITE)

@@ -6,7 +6,7 @@ v4  MEMBER_ID_REQUIRED: members join in two steps (KIP-394)
 v5  group_instance_id (KIP-345)
 v6  flexible encoding (KIP-482)
 v7  protocol_type in the response (KIP-559)
-v8  reason (KIP-800); not looked at
+v8  reason (KIP-800); ignored
 v9  skip_assignment (KIP-814)
 """
 
@@ -30,14 +30,14 @@ KNOWN_MEMBER_ID_FROM: Final = 4
 NULLABLE_PROTOCOL_FROM: Final = 7
 SKIP_ASSIGNMENT_FROM: Final = 9
 
-PROTOCOLS_MAX: Final = 1_000  # of a member; clients name two or three
+PROTOCOLS_MAX: Final = 1_000  # of a member; clients send two or three
 _SPAN_MS_MAX: Final = 0x7FFF_FFFF
 
 
 async def handle(
     request: JoinGroupRequest, session: Session, version: int
 ) -> JoinGroupResponse:
-    """Join a group; the answer comes when all members have, or their time is over."""
+    """Join a group; return when all members have joined or the rebalance timeout is over."""
     try:
         check_group(session, Operation.READ, request.group_id)
     except Unauthorized as error:
@@ -48,7 +48,7 @@ async def handle(
     answer: asyncio.Future[JoinResult] = asyncio.get_running_loop().create_future()
 
     def on_joined(result: JoinResult) -> None:
-        if not answer.done():  # The connection may have gone.
+        if not answer.done():  # The connection may have ended.
             answer.set_result(result)
 
     session.node.groups.join(
@@ -68,7 +68,7 @@ def _to_join(request: JoinGroupRequest, session: Session, version: int) -> JoinR
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         client_id=session.client_id,
-        client_host=f"/{session.peer_host}",  # as the JVM writes an address without a name
+        client_host=f"/{session.peer_host}",  # as the JVM formats an address without a name
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=min(max(rebalance_timeout_ms, lowest_ms), _SPAN_MS_MAX),
         protocol_type=request.protocol_type,

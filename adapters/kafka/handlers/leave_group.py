@@ -3,7 +3,7 @@
 v1  throttle_time_ms
 v3  several members at once, by id or by instance (KIP-345)
 v4  flexible encoding (KIP-482)
-v5  reason (KIP-800); not looked at
+v5  reason (KIP-800); ignored
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ MEMBERS_FROM: Final = 3
 
 
 def handle(request: LeaveGroupRequest, session: Session, version: int) -> LeaveGroupResponse:
-    """Let members go; the others rebalance at once instead of after a session timeout."""
+    """Remove members; the others rebalance at once instead of after a session timeout."""
     if version >= MEMBERS_FROM:
         members = [(item.member_id, item.group_instance_id) for item in request.members]
     else:

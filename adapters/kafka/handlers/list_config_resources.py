@@ -1,7 +1,7 @@
 """ListConfigResources: API key 74, versions 0 to 1 (KIP-1142).
 
-v0  client metrics only, of which there are none (it was ListClientMetricsResources, KIP-714)
-v1  any kinds of resources; none asked for means all of them
+v0  client metrics only; there are none (formerly ListClientMetricsResources, KIP-714)
+v1  all kinds of resources; an empty list requests all
 """
 
 from typing import Final, TypeAlias
@@ -25,7 +25,7 @@ _Resource: TypeAlias = ListConfigResourcesResponse.ConfigResource
 def handle(
     request: ListConfigResourcesRequest, session: Session, version: int
 ) -> ListConfigResourcesResponse:
-    """List the topics and brokers whose configs can be described."""
+    """Return the topics and brokers whose configs can be described."""
     kinds = {ConfigResource.CLIENT_METRICS} if version == 0 else set(request.resource_types)
     code = ErrorCode.NONE
     try:

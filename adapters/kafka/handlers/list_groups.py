@@ -26,7 +26,7 @@ CLASSIC: Final = "classic"
 
 
 def handle(request: ListGroupsRequest, session: Session, version: int) -> ListGroupsResponse:
-    """List the groups that the session may see; filters look away from case, as Kafka's do."""
+    """Return the groups that the session may describe; filters ignore case, as in Kafka."""
     states = _lowered(request.states_filter) if version >= STATES_FROM else set()
     types = _lowered(request.types_filter) if version >= TYPES_FROM else set()
     sees_all = session.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER)

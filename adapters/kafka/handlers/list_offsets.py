@@ -1,17 +1,17 @@
 """ListOffsets: API key 2, versions 1 to 11.
 
 v1   one offset per partition, with its timestamp
-v2   isolation level (KIP-98); without transactions both levels see the same
+v2   isolation level (KIP-98); the levels are equal without transactions
 v4   leader epochs (KIP-320)
 v6   flexible encoding (KIP-482)
 v7   timestamp -3: the record with the highest timestamp (KIP-734)
 v8   timestamp -4: the earliest local offset (KIP-405)
 v9   timestamp -5: the latest tiered offset (KIP-1005)
-v10  a timeout for reads of remote storage, which is not looked at
-v11  timestamp -6: the earliest offset that waits for upload (KIP-1023)
+v10  a timeout for reads of remote storage; ignored
+v11  timestamp -6: the earliest offset that is not uploaded yet (KIP-1023)
 
-There is no tiered storage of Kafka's kind, so that -4 is answered as -2, and -5 and -6 with -1,
-as Apache Kafka answers for a topic without it.
+There is no tiered storage as in Kafka: the result of -4 is that of -2, and that of -5 and -6 is
+-1, as for a topic without tiered storage in Apache Kafka.
 """
 
 from typing import Final, NamedTuple
@@ -50,7 +50,7 @@ _KNOWN_FROM: Final = {
 
 
 class ListedOffset(NamedTuple):
-    """Where a timestamp leads."""
+    """Offset found for a timestamp; -1 where there is none."""
 
     offset: int = NO_OFFSET
     timestamp_unix_ms: int = NO_TIMESTAMP
@@ -63,7 +63,7 @@ _NOTHING: Final = ListedOffset()
 async def handle(
     request: ListOffsetsRequest, session: Session, version: int
 ) -> ListOffsetsResponse:
-    """Say which offset each timestamp, or special timestamp, leads to."""
+    """Return the offset for each timestamp or special timestamp."""
     seen: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
     slice_counter = SliceCounter()
@@ -140,7 +140,7 @@ async def _find(
 
 
 def _at(broker: Broker, partition: Partition, record: tuple[int, ...] | None) -> ListedOffset:
-    """Return where a record is, given its offset and timestamp, with its own leader epoch."""
+    """Return a record's offset and timestamp with the leader epoch it was written in."""
     if record is None:
         return _NOTHING
     offset, timestamp_unix_ms = record[:2]
@@ -149,8 +149,8 @@ def _at(broker: Broker, partition: Partition, record: tuple[int, ...] | None) ->
 
 def _special(broker: Broker, partition: Partition, timestamp: int) -> ListedOffset:
     if timestamp == LATEST:
-        # What is visible, not what was appended: a client that seeks there must not get records
-        # that a crash can still take away.
+        # The high watermark, not the log end: a client that seeks there must not read records
+        # that a crash can still remove.
         return ListedOffset(partition.high_watermark, NO_TIMESTAMP, partition.leader_epoch)
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         start = partition.log_start_offset

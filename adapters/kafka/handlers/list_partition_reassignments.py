@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: API key 46, version 0 (KIP-455). There never are any."""
+"""ListPartitionReassignments: API key 46, version 0 (KIP-455). The list is always empty."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ def handle(
     session: Session,
     version: int,
 ) -> ListPartitionReassignmentsResponse:
-    """Say that no partition moves: each has one replica."""
+    """Return no reassignments: each partition has one replica."""
     code, message = ErrorCode.NONE, None
     try:
         check_cluster(session, Operation.DESCRIBE)

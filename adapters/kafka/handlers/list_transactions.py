@@ -3,7 +3,7 @@
 v1  a filter by duration (KIP-994)
 v2  a filter by name (KIP-1152)
 
-Transactions are not served, so that there are none to list.
+Transactions are not served, so the list is always empty.
 """
 
 from typing import Final
@@ -31,10 +31,10 @@ _STATES: Final = frozenset(
 
 def handle(
     request: ListTransactionsRequest,
-    session: Session,  # noqa: ARG001 - everybody may know that there are none
+    session: Session,  # noqa: ARG001 - no authorization: always empty
     version: int,
 ) -> ListTransactionsResponse:
-    """List no transactions, and the states that were asked for and do not exist."""
+    """Return no transactions, and the unknown states of the filter."""
     return ListTransactionsResponse(
         version=version,
         error_code=ErrorCode.NONE,

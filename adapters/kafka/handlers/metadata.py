@@ -1,10 +1,10 @@
 """Metadata: API key 3, versions 0 to 13.
 
-What each version adds: ``adapters.kafka.codecs.metadata_codec``.
+Changes of each version: ``adapters.kafka.codecs.metadata_codec``.
 
-A topic that is asked for by name and is not there is made when the node's `auto_create`, the
-request and the session's rights allow it, and is then ready at once. A list of all topics
-leaves out internal ones and those that the session may not describe.
+A missing topic that is requested by name is created if the node's `auto_create`, the request and
+the session's authorization allow it; it is usable at once. A list of all topics leaves out
+internal topics and those that the session may not describe.
 """
 
 from collections.abc import Awaitable, Sequence
@@ -44,7 +44,7 @@ decode = metadata_codec.decode_request
 def handle(
     request: MetadataRequest, session: Session, version: int
 ) -> bytes | Awaitable[bytes]:
-    """Name the brokers and the topics asked for; an awaitable when topics have to be made."""
+    """Return the brokers and the requested topics; an awaitable if topics have to be created."""
     if request.topics is None:
         return _assemble(request, session, version, _all_topics(request, session, version))
     missing = _creatable(request.topics, request, session)
@@ -54,7 +54,7 @@ def handle(
 
 
 async def handle_large(request: MetadataRequest, session: Session, version: int) -> bytes:
-    """Do as ``handle``, in slices; what has to be made is made slice by slice."""
+    """Do as ``handle``, in slices; topics are created slice by slice."""
     encoded: list[bytes] = []
     for asked in slices(request.topics or ()):
         failures = await _create(_creatable(asked, request, session), session)
@@ -103,7 +103,7 @@ def _all_topics(request: MetadataRequest, session: Session, version: int) -> byt
 def _creatable(
     asked: Sequence[MetadataRequestTopic], request: MetadataRequest, session: Session
 ) -> list[str]:
-    """Return the names of topics that are to be made before the answer."""
+    """Return the names of topics to create before the response."""
     if not (
         request.allow_auto_topic_creation and session.node.settings.topic_defaults.auto_create
     ):
@@ -131,7 +131,7 @@ async def _create_and_answer(
 
 
 async def _create(missing: Sequence[str], session: Session) -> dict[str, GatewayError]:
-    """Make topics; return why some of them could not be made."""
+    """Create topics; return the errors of those that could not be created, by name."""
     failures: dict[str, GatewayError] = {}
     for name in missing:
         try:
@@ -183,7 +183,7 @@ def _find(
     session: Session,
     version: int,
 ) -> Topic | MetadataResponseTopic:
-    """Return the topic, or what is said of one that is not shown."""
+    """Return the topic, or the response for one that is missing or not visible."""
     if version < IDS_ASKED_FROM and (asked.topic_id is not None or asked.name is None):
         return MetadataResponseTopic(ErrorCode.INVALID_REQUEST, asked.name, asked.topic_id)
     if asked.topic_id is not None:

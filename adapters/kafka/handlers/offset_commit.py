@@ -5,12 +5,12 @@ v3   throttle_time_ms
 v6   committed_leader_epoch (KIP-320)
 v7   group_instance_id (KIP-345)
 v8   flexible encoding (KIP-482)
-v9   GROUP_ID_NOT_FOUND for a generation of a group that is not there
+v9   GROUP_ID_NOT_FOUND for a generation of a group that does not exist
 v10  topic ids (KIP-516)
 
-Positions of one request are stored together, of a large one in slices. They show to a fetch at
-once, and are answered when they are durable; requests behind this one are served meanwhile, so
-that commits share a sync.
+The offsets of one request are stored together, those of a large one in slices. OffsetFetch
+returns them at once; the response is sent when they are durable. Later requests are served
+meanwhile, so that commits share a sync.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ API_KEY: Final = 8
 VERSIONS: Final = range(2, 11)
 GROUP_ID_NOT_FOUND_FROM: Final = 9
 
-_RETENTION_MS_MAX: Final = 1 << 53  # far beyond anybody's life, far below what overflows
+_RETENTION_MS_MAX: Final = 1 << 53  # about 285,000 years: no overflow when added to the time
 
 Reply = Callable[[bytes], None]
 Topics = Sequence[tuple[TopicRef, Sequence[CommittedPartition]]]
@@ -59,7 +59,7 @@ decode = decode_offset_commit_request
 
 
 def handle(request: OffsetCommitRequest, session: Session, version: int, reply: Reply) -> None:
-    """Store positions of a group; refusals of the group hold for every partition."""
+    """Store offsets of a group; an error of the group is returned for every partition."""
     try:
         expires_unix_ms = _check(request, session)
     except GatewayError as error:
@@ -79,7 +79,7 @@ def handle(request: OffsetCommitRequest, session: Session, version: int, reply: 
 async def handle_large(
     request: OffsetCommitRequest, session: Session, version: int, reply: Reply
 ) -> None:
-    """Store the positions in slices, one after the other; then answer."""
+    """Store the offsets in slices, one after the other; then respond."""
     large_request_thread = session.node.large_request_thread
     loop = asyncio.get_running_loop()
     failure: GatewayError | None = None
@@ -116,7 +116,7 @@ def _encode_parts(version: int, topics: Topics, done: Sequence[Answers]) -> byte
 
 
 def _check(request: OffsetCommitRequest, session: Session) -> int:
-    """Return when the positions expire, if the member may commit at all."""
+    """Return the expiry time of the offsets. Errors: those of a member that may not commit."""
     node = session.node
     check_group(session, Operation.READ, request.group_id)
     node.groups.check_commit(
@@ -138,7 +138,7 @@ def _commit(  # noqa: PLR0917 - a part of a request
     answers: Answers,
     done: Callable[[GatewayError | None], None],
 ) -> None:
-    """Store the positions of some topics together; ``answers`` has a code for each of them."""
+    """Store the offsets of some topics together; ``answers`` receives a code for each."""
     commits: list[Commit] = []
     for ref, partitions in topics:
         answers.append((ref, _take(session, ref, partitions, expires_unix_ms, commits)))
@@ -158,7 +158,7 @@ def _take(
     expires_unix_ms: int,
     commits: list[Commit],
 ) -> list[tuple[int, int]]:
-    """Put what is good into ``commits``; return (number, error code) of each partition."""
+    """Add the valid offsets to ``commits``; return (number, error code) of each partition."""
     try:
         topic = topic_for(session, ref, Operation.READ)
     except GatewayError as error:

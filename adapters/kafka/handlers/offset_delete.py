@@ -1,7 +1,7 @@
 """OffsetDelete: API key 47, version 0 (KIP-496).
 
-Offsets may go when no member reads their topic. Of groups that are no consumers it is not known
-what they read, so these must be empty.
+Offsets can be deleted if no member subscribes to their topic. The subscriptions of groups that
+are not consumer groups are unknown, so these must be empty.
 """
 
 from typing import Any, Final
@@ -26,7 +26,7 @@ _Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 async def handle(
     request: OffsetDeleteRequest, session: Session, version: int
 ) -> OffsetDeleteResponse:
-    """Remove committed offsets of a group; answered when that is durable."""
+    """Delete committed offsets of a group; return when that is durable."""
     name = group_name(session, request.group_id)
     gone: list[tuple[UUID, int]] = []
     try:
@@ -43,7 +43,7 @@ async def handle(
 
 
 def _take(session: Session, group_id: str, asked: Any, gone: list[tuple[UUID, int]]) -> Any:  # noqa: ANN401 - generated
-    """Put what may go into ``gone``; return the answer for one topic."""
+    """Add the deletable offsets to ``gone``; return the result for one topic."""
     code = ErrorCode.NONE
     partition_count = 0
     try:

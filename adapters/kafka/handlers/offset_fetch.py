@@ -1,12 +1,12 @@
 """OffsetFetch: API key 9, versions 1 to 10.
 
-v2   topics may be null: all of them; an error for the whole group
+v2   null requests all topics; an error code for the whole group
 v3   throttle_time_ms
 v5   committed_leader_epoch (KIP-320)
 v6   flexible encoding (KIP-482)
-v7   require_stable (KIP-447); without transactions every position is stable
+v7   require_stable (KIP-447); without transactions every offset is stable
 v8   several groups at once (KIP-709)
-v9   member_id and member_epoch (KIP-848); classic groups do not look at them
+v9   member_id and member_epoch (KIP-848); ignored for classic groups
 v10  topic ids (KIP-516)
 """
 
@@ -53,7 +53,7 @@ _Answer = tuple[str, ErrorCode, _Topics, _AskedTopics | None]
 def handle(
     request: OffsetFetchRequest, session: Session, version: int
 ) -> OffsetFetchResponse | Awaitable[bytearray]:
-    """Return the committed positions of groups; -1 where there is none."""
+    """Return the committed offsets of groups; -1 where there is none."""
     asked = _asked(request, version)
     count_of = session.node.cursors.count_of
     if sum(count_of(group_name(session, name)) for name, topics in asked if topics is None) > (
@@ -73,7 +73,7 @@ def handle(
 async def handle_large(
     request: OffsetFetchRequest, session: Session, version: int
 ) -> bytearray:
-    """Do as ``handle``, in slices. Error: ``PeerError`` for too many positions to answer."""
+    """Do as ``handle``, in slices. Error: ``PeerError`` for too many offsets in the response."""
     asked = await session.node.large_request_thread.run(_asked, request, version)
     return await _answer_large(asked, session, version)
 
@@ -106,7 +106,7 @@ async def _answer_large(asked: _Asked, session: Session, version: int) -> bytear
 def _fetch_slices(
     session: Session, group_id: str, topics: _AskedTopics | None, version: int
 ) -> Iterator[tuple[ErrorCode, _Topics]]:
-    """Yield what ``_fetch`` returns, slice by slice; once, where there is nothing."""
+    """Yield the results of ``_fetch`` slice by slice; at least one."""
     by_id = version >= TOPIC_IDS_FROM
     code, _ = _fetch(session, group_id, (), by_id=by_id)
     if code is not ErrorCode.NONE:
@@ -121,7 +121,7 @@ def _fetch_slices(
 
 
 def _merged(found: Sequence[_Topics]) -> _Topics:
-    """Return the positions of each topic together, which may come in several slices."""
+    """Return the offsets of each topic together, joined from several slices."""
     merged: dict[TopicRef, list[_Position]] = {}
     for some in found:
         for ref, positions in some:
@@ -196,7 +196,7 @@ def _fields(position: _Position) -> dict[str, Any]:
 
 
 def _asked(request: Any, version: int) -> _Asked:  # noqa: ANN401 - generated
-    """Return each group, and the partitions asked for; None for all that it has."""
+    """Return each group with its requested partitions; None for all of them."""
     if version >= GROUPS_FROM:
         return [(group.group_id, _topics(group.topics, version)) for group in request.groups]
     return [(request.group_id, _topics(request.topics, version))]
@@ -221,7 +221,7 @@ def _fetch(
     *,
     by_id: bool,
 ) -> tuple[ErrorCode, _Topics]:
-    """Return the group's error, and its positions: those asked for, or (None) all."""
+    """Return the group's error code, and the requested offsets; all of them for None."""
     try:
         check_group(session, Operation.DESCRIBE, group_id)
         session.node.cursors.check_loaded()
@@ -240,7 +240,7 @@ def _everything(session: Session, group_id: str, *, by_id: bool) -> _Topics:
 
 
 def _shown(session: Session, cursors: Sequence[Cursor], *, by_id: bool) -> _Topics:
-    """Return positions by topic, those that the session may see."""
+    """Return the offsets by topic, without topics that the session may not describe."""
     node = session.node
     found: dict[TopicRef, list[_Position]] = {}
     for cursor in cursors:
@@ -262,7 +262,7 @@ def _positions(
     except (Unauthorized, UnknownTopicId) as error:
         return _nothing([(ref, indexes)], code_of(error))[0][1]
     except TopicNotFound:
-        topic = None  # Kafka does not look whether a topic is there, only for a position.
+        topic = None  # As in Kafka: only the offset is looked up, not the topic.
     group = group_name(session, group_id)
     positions = []
     for index in indexes:

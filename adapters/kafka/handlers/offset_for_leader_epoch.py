@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch: API key 23, versions 2 to 4.
 
 v2  the client's current leader epoch is checked (KIP-320)
-v3  replica_id; every client is answered as a consumer
+v3  replica_id; every client is treated as a consumer
 v4  flexible encoding (KIP-482)
 """
 
@@ -26,7 +26,7 @@ _EndOffset: TypeAlias = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult.
 def handle(
     request: OffsetForLeaderEpochRequest, session: Session, version: int
 ) -> OffsetForLeaderEpochResponse:
-    """Say where each leader epoch ended, so that a consumer notices a log that was cut back."""
+    """Return the end offset of each leader epoch, by which consumers detect log truncation."""
     topics = [
         _Topic(
             topic=topic.topic,

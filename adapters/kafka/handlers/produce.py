@@ -7,13 +7,13 @@ v8   error messages in the response (KIP-467)
 v9   flexible encoding (KIP-482)
 v13  topic ids (KIP-516)
 
-In topics with ``delay.enable`` the records of a batch that have a header ``deliver-at`` in the
-future wait; if any does, the base offset in the response is -1.
+In topics with ``delay.enable`` records with a header ``deliver-at`` in the future are delayed; if
+a batch has any, the base offset in the response is -1.
 
-A request's batches are one atomic append: after a crash all of them are there, or none; a
-request of more than ``SLICE_ELEMENTS`` partitions is several, one after the other. acks=1
-waits as acks=all does. With acks=0 there is no answer, and an error closes the connection. A
-partition that is named twice is refused the second time: its sequences could not be checked.
+The batches of a request are one atomic append: after a crash all of them exist, or none. A request
+of more than ``SLICE_ELEMENTS`` partitions is several appends, one after the other. acks=1 waits as
+acks=all does. With acks=0 there is no response, and an error closes the connection. The second
+occurrence of a partition in a request is refused, because its sequences cannot be checked.
 """
 
 import asyncio
@@ -69,22 +69,22 @@ Outcomes = list[tuple[TopicRef, list[tuple[int, Outcome]]]]
 
 
 class ProduceReply(Protocol):
-    """What the server hands in: call it with the answer, or None where there is none.
+    """Reply that the connection passes in; call it with the response, None for acks=0.
 
-    ``guard`` runs what the storage calls back: a failure there is this connection's alone.
+    ``guard`` runs callbacks of the storage; an exception closes this connection only.
     """
 
     def __call__(self, body: bytes | None) -> None:
-        """Send the answer; once."""
+        """Send the response; called once."""
 
     def guard(self, work: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - passed on
-        """Run ``work``."""
+        """Call ``work(*args)``; an exception closes the connection."""
 
 
 def handle(
     request: ProduceRequest, session: Session, version: int, reply: ProduceReply
 ) -> None:
-    """Append what is good of the request, and answer when it is kept."""
+    """Append the valid batches of the request; respond when they are durable."""
     outcomes: Outcomes = []
     done = partial(reply.guard, _answer, outcomes, version, request.acks, reply)
     _append(session, request.topics, _refusal(request), version, outcomes, (), done)
@@ -93,7 +93,7 @@ def handle(
 async def handle_large(
     request: ProduceRequest, session: Session, version: int, reply: ProduceReply
 ) -> None:
-    """Append slices of the request one after the other, each atomically; then answer."""
+    """Append slices of the request one after the other, each atomically; then respond."""
     refusal = _refusal(request)
     loop = asyncio.get_running_loop()
     seen: set[Partition] = set()
@@ -141,10 +141,10 @@ def _append(  # noqa: PLR0913, PLR0917 - a part of a request, and what came befo
     seen: Collection[Partition],
     done: Callable[[GatewayError | None], None],
 ) -> None:
-    """Append what is good of some topics as one; ``outcomes`` says what became of each batch.
+    """Append the valid batches of some topics atomically.
 
-    ``seen``: partitions of the same request that were taken before. ``done`` is called when all
-    is kept, or nothing is to be kept.
+    ``outcomes`` receives the outcome of each batch. ``seen``: partitions of earlier slices of the
+    request. ``done`` is called when all batches are durable, or there is none to append.
     """
     taken: dict[Partition, Taken] = {}
     for ref, partitions in topics:
@@ -179,7 +179,7 @@ def _end_splits(
     done: Callable[[GatewayError | None], None],
     failure: GatewayError | None,
 ) -> None:
-    """What waits is counted whatever becomes of the connection."""
+    """End the splits, so that delayed records are counted even if the connection has ended."""
     for one in splits:
         one.done(failure)
     done(failure)
@@ -200,7 +200,7 @@ def _refusal(request: ProduceRequest) -> GatewayError | None:
 
 
 class InvalidAcks(GatewayError):
-    """Kafka knows acks of 0, 1 and -1 (all)."""
+    """The request's acks is none of 0, 1 and -1 (all)."""
 
 
 def _topic(session: Session, ref: TopicRef) -> Topic | GatewayError:
@@ -222,7 +222,7 @@ def _take(  # noqa: PLR0913, PLR0917 - a partition's part of the request, and wh
     seen: Collection[Partition],
     taken: dict[Partition, Taken],
 ) -> Outcome:
-    """Check one batch; what is good goes into ``taken`` too."""
+    """Check one batch and return its outcome; a valid one is added to ``taken``."""
     broker = session.node.broker
     try:
         partition = broker.partition(topic, number)
@@ -275,7 +275,7 @@ def _results(
 def _encode_parts(
     version: int, topics: Topics, done: list[tuple[Outcomes, GatewayError | None]]
 ) -> bytes:
-    """Encode in a thread; what is encoded is let go slice by slice, not all of it at once."""
+    """Encode the response, in a thread; outcomes are freed slice by slice, not all at once."""
     results = []
     for outcomes, failure in done:
         results.append(_results(outcomes, failure))
@@ -284,7 +284,7 @@ def _encode_parts(
 
 
 def _check_silent(outcomes: Outcomes, failure: GatewayError | None) -> None:
-    """Raise ``PeerError`` for acks=0 that failed: closing is the only way to say so."""
+    """Raise ``PeerError`` if a request with acks=0 failed: closing is the only error signal."""
     errors = [o for _, results in outcomes for _, o in results if isinstance(o, GatewayError)]
     if failure is not None:
         errors.append(failure)

@@ -1,6 +1,6 @@
 """SaslAuthenticate: API key 36, versions 0 to 2 (KIP-152).
 
-v1  the session's lifetime (KIP-368), which is without end: 0
+v1  session_lifetime_ms (KIP-368); 0, sessions do not expire
 v2  flexible encoding (KIP-482)
 """
 
@@ -20,7 +20,7 @@ VERSIONS: Final = range(3)
 async def handle(
     request: SaslAuthenticateRequest, session: Session, version: int
 ) -> SaslAuthenticateResponse:
-    """Take one message of the exchange; with its last one the session has a principal."""
+    """Process one message of the exchange; the last one gives the session its principal."""
     exchange: SaslExchange | None = session.sasl
     if exchange is None or exchange.is_over:
         session.is_rejected = True

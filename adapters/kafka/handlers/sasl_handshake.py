@@ -1,7 +1,7 @@
 """SaslHandshake: API key 17, versions 0 to 1. Never flexible.
 
-v0  the exchange would follow in bare frames without headers; refused. librdkafka wants to see
-    it advertised nonetheless, and then uses v1
+v0  the exchange follows in frames without headers; refused. It is advertised because librdkafka
+    expects it, and then uses v1
 v1  the exchange follows in SaslAuthenticate requests (KIP-152)
 """
 
@@ -21,7 +21,7 @@ VERSIONS: Final = range(2)
 def handle(
     request: SaslHandshakeRequest, session: Session, version: int
 ) -> SaslHandshakeResponse:
-    """Choose a mechanism; the next request is the exchange's first."""
+    """Select a mechanism and start an exchange."""
     code = _choose(request.mechanism, session, version)
     mechanisms = list(MECHANISMS) if session.accepts_sasl else []
     return SaslHandshakeResponse(version=version, error_code=code, mechanisms=mechanisms)
@@ -29,7 +29,7 @@ def handle(
 
 def _choose(mechanism: str, session: Session, version: int) -> ErrorCode:
     if session.sasl is not None:
-        return ErrorCode.ILLEGAL_SASL_STATE  # an exchange is on its way, or is over
+        return ErrorCode.ILLEGAL_SASL_STATE  # an exchange has begun, or is over
     if mechanism not in MECHANISMS or not session.accepts_sasl:
         return ErrorCode.UNSUPPORTED_SASL_MECHANISM
     if version == 0:

@@ -3,7 +3,7 @@
 v1  throttle_time_ms
 v3  group_instance_id (KIP-345)
 v4  flexible encoding (KIP-482)
-v5  protocol_type and protocol_name, checked and answered (KIP-559)
+v5  protocol_type and protocol_name, checked and returned (KIP-559)
 """
 
 import asyncio
@@ -24,13 +24,13 @@ VERSIONS: Final = range(6)
 async def handle(
     request: SyncGroupRequest, session: Session, version: int
 ) -> SyncGroupResponse:
-    """Answer with the member's assignment; the leader brings everybody's."""
+    """Return the member's assignment; the leader's request has those of all members."""
     groups = session.node.groups
     name = group_name(session, request.group_id)
     answer: asyncio.Future[SyncResult] = asyncio.get_running_loop().create_future()
 
     def on_synced(result: SyncResult) -> None:
-        if not answer.done():  # The connection may have gone.
+        if not answer.done():  # The connection may have ended.
             answer.set_result(result)
 
     try:
