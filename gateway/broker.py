@@ -8,21 +8,25 @@ loop; there is no task per message.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from uuid import UUID
 
+from gateway.append_queue import AppendQueue
+from gateway.broker_metrics import register_metrics
 from gateway.clock import Clock
 from gateway.config.settings import BrokerConfig
 from gateway.errors import OffsetOutOfRange, TopicNotFound
 from gateway.key_index import has_key_spans, spans_with_keys
 from gateway.long_poll import Waiter
+from gateway.metrics import Metrics
 from gateway.model import Buffer
 from gateway.partition import Partition
 from gateway.placement import Placement
 from gateway.reader import MAX_INT64, Reader
+from gateway.retention_holds import Hold, HolderKind, RetentionHolds
 from gateway.slots import slot_of_partition
 from gateway.storage import KeySpans, OnDone, StorageAdapter, WantedKeys
 from gateway.tail import Receiver, Tail
 from gateway.topics.manager import Topic
-from gateway.upkeep.retention_holds import RetentionHolds
 from gateway.writer import Duplicate, Write, Writer
 
 
@@ -41,12 +45,33 @@ class Broker:
         self.config = config
         self.holders = RetentionHolds(storage)
         self.writer = Writer(storage, clock, config, self.holders)
+        self.append_queue: AppendQueue = self.writer
+        """Appends that are not durable yet; who appends waits while it is saturated."""
         self.reader = Reader(storage)
         self.stored = self.reader.stored
         self.before_delete: list[Callable[[Topic], None]] = []
         """Called with a topic that is about to be deleted, while it can still be written."""
         self._placement = placement
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def incarnation(self) -> int:
+        """Number of this start of the storage; it grows with each."""
+        return self.storage.incarnation
+
+    @property
+    def data_uuid(self) -> UUID | None:
+        """Identity of the stored data; None where the storage has none."""
+        return self.storage.data_uuid
+
+    @property
+    def log_copier(self) -> object | None:
+        """The storage's means to copy its files for a backup; None where it has none."""
+        return getattr(self.storage, "copier", None)
+
+    def register_metrics(self, metrics: Metrics) -> None:
+        """Register the metrics of appends, reads and the storage."""
+        register_metrics(metrics, self.writer, self.reader, self.storage)
 
     # --- partitions
 
@@ -114,6 +139,12 @@ class Broker:
         partition.check_present()
         return await spans_with_keys(self.storage, partition.partition_id, keys, start, end)
 
+    async def read_unchecked(
+        self, partition: Partition, offset: int, end: int, *, bytes_max: int
+    ) -> Sequence[Buffer]:
+        """Return batches as they are stored, for readers that check them themselves."""
+        return await self.storage.read(partition.partition_id, offset, end, bytes_max=bytes_max)
+
     def wait_readable(
         self,
         partitions: Sequence[Partition],
@@ -147,6 +178,34 @@ class Broker:
     def size_bytes(self, partition: Partition) -> int:
         """Return the bytes that the partition's batches take."""
         return self.storage.size_bytes(partition.partition_id)
+
+    def stored_bytes(self, partition_id: int) -> int:
+        """Return the bytes of a partition's batches, without making its live state."""
+        return self.storage.size_bytes(partition_id)
+
+    # --- what retention may not remove
+
+    def hold_retention(
+        self, partition_id: int, name: str, kind: HolderKind, offset: int
+    ) -> None:
+        """Keep what lies at or after an offset; see ``RetentionHolds.hold``."""
+        self.holders.hold(partition_id, name, kind, offset)
+
+    def release_retention(self, partition_id: int, name: str) -> None:
+        """End a hold."""
+        self.holders.release(partition_id, name)
+
+    def retention_holds(self, partition_id: int) -> list[Hold]:
+        """Return the holds of a partition, lowest first."""
+        return self.holders.of(partition_id)
+
+    def is_room_bounded(self, partition: Partition) -> bool:
+        """Say whether holds may leave no room for an append, so that ``check_room`` is due."""
+        return partition.topic.settings.is_queue or bool(self.holders.stopped)
+
+    def check_room(self, partition: Partition, size_bytes: int) -> None:
+        """Check that holds leave room for an append. Error: ``PolicyViolation``."""
+        self.holders.check_room(partition, size_bytes)
 
     # --- removing
 

@@ -52,7 +52,7 @@ class StorageUnavailable(GatewayError):
 
 
 class StorageFull(StorageUnavailable):
-    """Full storage: raised before an offset is assigned, so nothing is half done."""
+    """No space could be reserved: raised before an offset is assigned; nothing is half done."""
 
     public_text = "the storage is full"
 

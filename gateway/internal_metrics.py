@@ -23,39 +23,7 @@ LAG_EVERY_S: Final = 1.0
 def register_metrics(kernel: Kernel, adapters: Mapping[str, ProtocolAdapter]) -> None:
     """Register the metrics of the broker, the storage and the adapters."""
     metrics = kernel.metrics
-    writer, reader = kernel.broker.writer, kernel.broker.reader
-    metrics.counter_fn(
-        "headgate_appended_batches", "Batches appended.", lambda: writer.batches_appended
-    )
-    metrics.counter_fn(
-        "headgate_appended_records", "Records appended.", lambda: writer.records_appended
-    )
-    metrics.counter_fn(
-        "headgate_appended_bytes", "Bytes of batches appended.", lambda: writer.bytes_appended
-    )
-    metrics.counter_fn(
-        "headgate_duplicate_batches",
-        "Batches of idempotent producers that were there already.",
-        lambda: writer.duplicates_answered,
-    )
-    metrics.counter_fn(
-        "headgate_read_bytes", "Bytes of batches read.", lambda: reader.bytes_read
-    )
-    metrics.counter_fn(
-        "headgate_disk_reads", "Reads that had to wait for the disk.", lambda: reader.disk_reads
-    )
-    stored = kernel.broker.stored
-    metrics.counters_fn(
-        "headgate_corrupt_batches",
-        "Batches whose bytes in the storage are not those that were written, by topic.",
-        ("topic",),
-        lambda: [((topic,), count) for topic, count in tuple(stored.counts.items())],
-    )
-    metrics.gauge(
-        "headgate_wal_queued_bytes",
-        "Bytes appended that are not kept yet.",
-        lambda: kernel.broker.storage.queued_bytes,
-    )
+    kernel.broker.register_metrics(metrics)
     metrics.gauge(
         "headgate_partitions",
         "Partitions of all topics.",
@@ -67,9 +35,6 @@ def register_metrics(kernel: Kernel, adapters: Mapping[str, ProtocolAdapter]) ->
     _register_delays(kernel)
     lag = LoopLag(asyncio.get_running_loop())
     metrics.gauge("headgate_loop_lag_seconds", "Lateness of the loop's last timer.", lag.read)
-    register_storage = getattr(kernel.broker.storage, "register_metrics", None)
-    if register_storage is not None:
-        register_storage(metrics)
     _register_descriptors(kernel)
     _register_adapters(metrics, adapters)
 

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 from gateway.broker import Broker
 from gateway.errors import InvalidRequest, RequestError
-from gateway.key_index import spans_with_keys
 from gateway.model import COMPRESSION_MASK, HEADER_BYTES, Buffer, Record, parse_batch_header
 from gateway.partition import Partition
 from gateway.records.codec import DECOMPRESSED_BYTES_MAX, iter_records
@@ -141,9 +140,7 @@ class RecordSearch:
                 return offset
             offset = max(offset, partition.log_start_offset)  # it may have moved meanwhile
             room = min(READ_BYTES, work.left_bytes)
-            batches = await self._broker.storage.read(
-                partition.partition_id, offset, end, bytes_max=room
-            )
+            batches = await self._broker.read_unchecked(partition, offset, end, bytes_max=room)
             if not batches:
                 break
             check = partial(self._broker.stored.check, partition)
@@ -156,9 +153,9 @@ class RecordSearch:
         if query.key is None:
             return KeySpans([(start, end)], end)
         keys = WantedKeys(frozenset([query.key]))
-        return await spans_with_keys(
-            self._broker.storage, partition.partition_id, keys, start, end
-        )
+        if partition.is_gone:
+            return KeySpans([(start, end)], end)
+        return await self._broker.spans_with_keys(partition, keys, start, end)
 
 
 class _Work:

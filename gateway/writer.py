@@ -22,9 +22,9 @@ from gateway.records.checks import (
     stamp_append_time,
 )
 from gateway.records.compression_frames import check_frame
+from gateway.retention_holds import RetentionHolds
 from gateway.storage import Entry, OnDone, StorageAdapter, Target
 from gateway.topics.configs import TopicSettings
-from gateway.upkeep.retention_holds import RetentionHolds
 
 __all__ = ["Duplicate", "Write", "Writer"]
 

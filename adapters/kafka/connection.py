@@ -147,11 +147,11 @@ class KafkaConnection(Connection):
             or self.is_held_but_for("requests", "room")
         ):
             return False
-        writer = self._node.broker.writer
-        if not writer.is_saturated or frame[0] << 8 | frame[1] not in _APPENDING:
+        append_queue = self._node.broker.append_queue
+        if not append_queue.is_saturated or frame[0] << 8 | frame[1] not in _APPENDING:
             return True
         self.hold_reads("wal")
-        writer.hold(self._on_log_low)
+        append_queue.hold(self._on_log_low)
         return False
 
     def _on_log_low(self) -> None:
@@ -365,7 +365,7 @@ class KafkaConnection(Connection):
             self._task.cancel()
         self._frames.clear()
         node = self._node
-        node.broker.writer.unhold(self._on_log_low)
+        node.broker.append_queue.unhold(self._on_log_low)
         self._intake.close()
         fetched_bytes = self._fetched_bytes + sum(r.fetched_bytes for r in self._replies)
         self._fetched_bytes = 0

@@ -51,7 +51,7 @@ class KafkaAdapter:
             clock=kernel.clock,
             settings=kernel.settings,
             config=config,
-            fetch_pacing=FetchPacing(kernel.broker.writer),
+            fetch_pacing=FetchPacing(kernel.broker.append_queue),
             fetch_budget=Budget("fetch", kernel.settings.broker.fetch_bytes_budget),
             request_budget=Budget(
                 "request", config.request_bytes_budget, stall_s_max=config.request_stall_s_max

@@ -12,11 +12,11 @@ from adapters.sqs.http.reply import Reply
 from adapters.sqs.session import BadRequest, HttpSession
 from adapters.sqs.wire import Request
 from gateway.admission import unsent_bytes
+from gateway.append_queue import AppendQueue
 from gateway.auth.certificates import certificate_user
 from gateway.budget import Budget, Intake
 from gateway.connection import WRITE_HIGH_BYTES, Connection
 from gateway.listener import Listener
-from gateway.writer import Writer
 
 AT_ONCE_BYTES_MAX: Final = 65_536
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -39,8 +39,8 @@ class ConnectionAdapter(Protocol):
         ...
 
     @property
-    def writer(self) -> Writer:
-        """The writer of the log; while it is saturated, sends wait."""
+    def append_queue(self) -> AppendQueue:
+        """The log's queue of appends; while it is saturated, sends wait."""
         ...
 
     @property
@@ -166,11 +166,11 @@ class SqsConnection(Connection):
             or (self._holds and self.is_held_but_for("requests", "room"))
         ):
             return False
-        writer = self._adapter.writer
-        if not writer.is_saturated or request.headers.get(TARGET) in _NOT_APPENDING:
+        append_queue = self._adapter.append_queue
+        if not append_queue.is_saturated or request.headers.get(TARGET) in _NOT_APPENDING:
             return True
         self.hold_reads("wal")
-        writer.hold(self._on_log_low)
+        append_queue.hold(self._on_log_low)
         return False
 
     def _on_log_low(self) -> None:
@@ -318,7 +318,7 @@ class SqsConnection(Connection):
         if self._task is not None:
             self._task.cancel()
         adapter = self._adapter
-        adapter.writer.unhold(self._on_log_low)
+        adapter.append_queue.unhold(self._on_log_low)
         self._intake.close()
         for reply in replies:
             call = reply.call

@@ -32,7 +32,7 @@ class SqsAdapter:
     def __init__(self, config: SqsConfig, kernel: Kernel) -> None:
         self.config = config
         self.kernel = kernel
-        self.writer = kernel.broker.writer
+        self.append_queue = kernel.broker.append_queue
         self.body_budget = Budget(
             "request", config.request_bytes_budget, stall_s_max=config.request_stall_s_max
         )

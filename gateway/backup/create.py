@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import structlog
 
@@ -32,6 +32,7 @@ _FILE_MODE: Final = 0o600
 _log = structlog.get_logger()
 
 
+@runtime_checkable
 class LogCopier(Protocol):
     """Copier of a storage that can be backed up; its attribute ``copier``."""
 
@@ -72,8 +73,8 @@ class Backups:
         """
         if self.state is BackupState.RUNNING:
             raise PolicyViolation(f"a backup into {self.target} is being made")
-        copier: LogCopier | None = getattr(kernel.broker.storage, "copier", None)
-        if copier is None:
+        copier = kernel.broker.log_copier
+        if not isinstance(copier, LogCopier):
             name = kernel.settings.storage.adapter
             raise PolicyViolation(f"the storage {name} cannot be backed up")
         _make_folder(target)
@@ -115,7 +116,7 @@ class Backups:
         content = BackupFile(
             created_unix_ms=kernel.clock.unix_ms(),
             headgate_version=installed_version(),
-            data_uuid=str(kernel.broker.storage.data_uuid),
+            data_uuid=str(kernel.broker.data_uuid),
             metadata="sqlite" if has_sqlite else "elsewhere",
             files=tuple(entries),
         )

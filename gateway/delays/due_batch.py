@@ -134,9 +134,8 @@ class DueBatch:
             return
         partition = self._broker.partition(topic, partition_number)
         settings = topic.settings
-        holders = self._broker.holders
-        if settings.is_queue or holders.stopped:
-            holders.check_room(partition, sum([len(item[4]) for item in items]))
+        if self._broker.is_room_bounded(partition):
+            self._broker.check_room(partition, sum([len(item[4]) for item in items]))
         bodies: list[RecordBody] = []
         batches: list[Write] = []
         for _, number, _, timestamp_unix_ms, tail in items:

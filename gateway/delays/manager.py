@@ -125,7 +125,7 @@ class Delays:
 
     async def _load(self) -> None:
         highest = await self.stream.load(self._topics)
-        self._last_number = max(highest, self._broker.storage.incarnation << _COUNTER_BITS)
+        self._last_number = max(highest, self._broker.incarnation << _COUNTER_BITS)
         self._topics.on_deleted.append(self.on_topic_deleted)
 
     def start(self) -> None:

@@ -103,7 +103,7 @@ class DelayMover:
     def close(self) -> None:
         """Stop."""
         self._is_closed = True
-        self._broker.writer.unhold(self._release)
+        self._broker.append_queue.unhold(self._release)
         if self._timer is not None:
             self._timer.cancel()
 
@@ -267,9 +267,9 @@ class DelayMover:
         """Return the milliseconds for which nothing can be moved; 0 when something can."""
         if self._is_held or self._is_full:
             return RECHECK_MS
-        if self._broker.writer.is_saturated:
+        if self._broker.append_queue.is_saturated:
             self._is_held = True
-            self._broker.writer.hold(self._release)
+            self._broker.append_queue.hold(self._release)
             return RECHECK_MS
         return max(self._retry_at_ms - self._clock.monotonic_ms(), 0)
 

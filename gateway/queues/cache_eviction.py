@@ -8,7 +8,7 @@ import asyncio
 from typing import Final
 
 from gateway.queues.lanes import QueueContext, QueueLane
-from gateway.upkeep.retention_holds import HolderKind
+from gateway.retention_holds import HolderKind
 
 BATCHES_PER_TURN: Final = 64  # looked at, or dropped, before others have their turn
 
@@ -23,8 +23,11 @@ async def drop_settled(context: QueueContext, lane: QueueLane) -> None:
     kept = context.message_cache.handed_out(partition_id, lane.lane.next_offset)
     if not kept:
         return
-    holders = context.broker.holders
-    groups = [hold for hold in holders.of(partition_id) if hold.kind is HolderKind.QUEUE]
+    groups = [
+        hold
+        for hold in context.broker.retention_holds(partition_id)
+        if hold.kind is HolderKind.QUEUE
+    ]
     floor = min((hold.offset for hold in groups), default=lane.lane.floor)
     is_alone = len(groups) <= 1
     for count, (base_offset, last_offset) in enumerate(kept, 1):

@@ -20,8 +20,8 @@ from gateway.queues.feeder import Feeder
 from gateway.queues.journal import QueueJournal, lane_id
 from gateway.queues.message_cache import MessageCache
 from gateway.queues.model import EarlierDelay, QueueSettings
+from gateway.retention_holds import HolderKind
 from gateway.storage import OnDone
-from gateway.upkeep.retention_holds import HolderKind
 
 TICK_MESSAGES_MAX: Final = 1_000  # leases ended in one step of the loop
 COLD_READS_MAX: Final = 64  # of the disk at a time, all queues; more wait
@@ -197,7 +197,7 @@ class QueueLane:
         self.is_gone = True
         self.close()
         self._context.touched.discard(self)
-        self._context.broker.holders.release(self.partition.partition_id, self._hold_name)
+        self._context.broker.release_retention(self.partition.partition_id, self._hold_name)
 
     def configure(self, settings: QueueSettings, policy: Policy) -> None:
         """Apply changed settings."""
@@ -219,7 +219,7 @@ class QueueLane:
         if floor == self.held_offset:
             return
         try:
-            self._context.broker.holders.hold(
+            self._context.broker.hold_retention(
                 self.partition.partition_id, self._hold_name, HolderKind.QUEUE, floor
             )
         except Overloaded as error:

@@ -1,19 +1,32 @@
 """Topics at a start: makes those of the config, finishes deletions cut short by a crash."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Protocol
 from uuid import UUID
 
 import structlog
 
-from gateway.broker import Broker
 from gateway.config.base import InvalidSettings
 from gateway.config.settings import TopicConfig
 from gateway.errors import GatewayError, StorageUnavailable, TopicExists
 from gateway.model import DEFAULT_NAMESPACE, TopicName
+from gateway.storage import OnDone
 from gateway.topics.manager import Topic, TopicManager
 
 _log = structlog.get_logger()
+
+
+class TopicDeleter(Protocol):
+    """Port to the broker, which deletes batches. Error of both: ``StorageUnavailable``."""
+
+    def delete_topic(self, topic: Topic, on_done: OnDone) -> None:
+        """Delete a topic that has gone from the metadata."""
+        ...
+
+    def delete(self, partition_ids: Sequence[int], on_done: OnDone) -> None:
+        """Delete from the storage what was left of a topic that is gone."""
+        ...
 
 
 async def make_topics(topics: TopicManager, wanted: tuple[TopicConfig, ...]) -> None:
@@ -31,7 +44,7 @@ async def make_topics(topics: TopicManager, wanted: tuple[TopicConfig, ...]) -> 
             raise InvalidSettings(msg) from error
 
 
-def delete_partitions(topics: TopicManager, broker: Broker, topic: Topic) -> None:
+def delete_partitions(topics: TopicManager, broker: TopicDeleter, topic: Topic) -> None:
     """Delete a topic that was removed from the metadata from the storage."""
 
     def on_done(error: StorageUnavailable | None) -> None:
@@ -54,7 +67,7 @@ def forget_partitions(
         forget(topic.partition_ids)
 
 
-def delete_leftovers(topics: TopicManager, broker: Broker) -> None:
+def delete_leftovers(topics: TopicManager, broker: TopicDeleter) -> None:
     """Complete topic deletions that a crash interrupted."""
 
     def on_done(uuid: UUID, error: StorageUnavailable | None) -> None:

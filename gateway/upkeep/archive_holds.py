@@ -15,8 +15,8 @@ from uuid import UUID
 from gateway.broker import Broker
 from gateway.groups.cursors import CursorManager, Move
 from gateway.groups.model import GroupName
+from gateway.retention_holds import HolderKind
 from gateway.topics.manager import Topic, TopicManager
-from gateway.upkeep.retention_holds import HolderKind
 
 
 class ArchiveHolds:

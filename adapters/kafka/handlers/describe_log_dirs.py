@@ -79,7 +79,7 @@ def _asked(
 async def _describe(
     name: str, numbers: Iterable[int], topic: Topic, session: Session
 ) -> _Topic:
-    storage = session.node.broker.storage
+    broker = session.node.broker
     partitions: list[_Partition] = []
     for number in numbers:
         if not 0 <= number < len(topic.partition_ids):
@@ -89,7 +89,7 @@ async def _describe(
         partitions.append(
             _Partition(
                 partition_index=number,
-                partition_size=storage.size_bytes(topic.partition_ids[number]),
+                partition_size=broker.stored_bytes(topic.partition_ids[number]),
                 offset_lag=0,
                 is_future_key=False,
             )

@@ -57,7 +57,7 @@ class Publishing:
         delays: Delays,
     ) -> None:
         self._broker = broker
-        self._writer = broker.writer
+        self._append_queue = broker.append_queue
         self._clock = clock
         self._counters = counters
         self._coalescer = coalescer
@@ -71,16 +71,16 @@ class Publishing:
 
     @property
     def is_saturated(self) -> bool:
-        """See ``Writer.is_saturated``: who publishes is to be held."""
-        return self._writer.is_saturated
+        """See ``AppendQueue.is_saturated``: who publishes is to be held."""
+        return self._append_queue.is_saturated
 
     def hold(self, release: Callable[[], None]) -> None:
         """Call ``release`` once, when the log's queue is low again."""
-        self._writer.hold(release)
+        self._append_queue.hold(release)
 
     def unhold(self, release: Callable[[], None]) -> None:
         """Call ``release`` no more."""
-        self._writer.unhold(release)
+        self._append_queue.unhold(release)
 
     def publish(self, run: PublishRun, session: "ClientSession", on_done: OnPublished) -> bool:
         """Append a run; ``on_done`` when it is as durable as the flush policy promises.

@@ -182,9 +182,9 @@ class LineConnection(Connection):
     async def _append(self, texts: dict[Partition, list[str]]) -> dict[Partition, int]:
         """Return the base offsets once all texts are kept."""
         broker, loop = self._kernel.broker, self.listener.loop
-        if broker.writer.is_saturated:
+        if broker.append_queue.is_saturated:
             low: asyncio.Future[None] = loop.create_future()
-            broker.writer.hold(lambda: _settle(low, None))
+            broker.append_queue.hold(lambda: _settle(low, None))
             await low
         now_unix_ms = self._kernel.clock.unix_ms()
         writes = []

@@ -27,7 +27,7 @@ from gateway.config.settings import AdminConfig
 from gateway.kernel import Kernel
 from gateway.model import TopicName
 from gateway.records.codec import encode_batch
-from gateway.upkeep.retention_holds import HolderKind
+from gateway.retention_holds import HolderKind
 from gateway.writer import Write
 from tests.gateway.admin.house import Setup, running_admin
 

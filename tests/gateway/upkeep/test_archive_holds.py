@@ -12,11 +12,11 @@ from gateway.groups.cursors import Commit, CursorManager
 from gateway.groups.model import GroupName
 from gateway.partition import Partition
 from gateway.records.codec import encode_batch
+from gateway.retention_holds import HOLDS_MAX, Hold, HolderKind
 from gateway.topics.declared import forget_partitions
 from gateway.topics.manager import Topic
 from gateway.upkeep.archive_holds import ArchiveHolds
 from gateway.upkeep.retention import Retention
-from gateway.upkeep.retention_holds import HOLDS_MAX, Hold, HolderKind
 from gateway.writer import Write
 from tests.gateway.house import GROUPS, House, outcome, running
 

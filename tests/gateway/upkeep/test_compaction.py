@@ -12,11 +12,11 @@ from gateway.errors import InvalidRecord, StorageUnavailable
 from gateway.metrics import Metrics
 from gateway.model import Buffer, parse_batch_header
 from gateway.records.codec import NewRecord, encode_batch
+from gateway.retention_holds import HolderKind
 from gateway.storage import Drops, Keep, Rewritten
 from gateway.upkeep.compaction import RETRY_MS, Clean
 from gateway.upkeep.compaction_throttle import CompactionStopped, ReadThrottle
 from gateway.upkeep.retention import Retention
-from gateway.upkeep.retention_holds import HolderKind
 from gateway.writer import Write
 from tests.gateway.house import outcome, running
 from tests.gateway.upkeep.compaction_house import Cleaned, numbered

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.partition import Partition
-from gateway.upkeep.retention_holds import HolderKind
+from gateway.retention_holds import HolderKind
 from tests.gateway.house import outcome, running
 from tests.gateway.upkeep.compaction_house import Cleaned
 from tests.support.examples import examples

@@ -11,8 +11,8 @@ from gateway.config.settings import RetentionConfig
 from gateway.errors import Overloaded, PolicyViolation
 from gateway.partition import Partition
 from gateway.records.codec import encode_batch
+from gateway.retention_holds import HOLDS_MAX, HolderKind, RetentionHolds
 from gateway.upkeep.retention import Retention
-from gateway.upkeep.retention_holds import HOLDS_MAX, HolderKind, RetentionHolds
 from gateway.writer import Write
 from storage_adapters.memory import MemoryStorage
 from tests.gateway.house import House, outcome, running
