@@ -60,3 +60,22 @@ def test_the_files_that_a_page_names_are_there(page: str) -> None:
     named = re.findall(rf"`((?:{folders})/[\w/.]*)`", text)
     assert named
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_reading_order_names_files_that_are_there() -> None:
+    """Names without a folder are in the folder that the step has named before them."""
+    text = (ROOT / "docs/architecture.md").read_text()
+    order = text.partition("## Reading order")[2].partition("\n## ")[0]
+    steps = re.split(r"\n(?=\d+\. )", order)[1:]
+    assert len(steps) > 1
+    assert [name for step in steps for name in missing_files(step)] == []
+
+
+def missing_files(step: str) -> list[str]:
+    folder, missing = ROOT, []
+    for name in re.findall(r"`([\w/]+(?:\.py|/))`", step):
+        if name.endswith("/") and (ROOT / name).exists():
+            folder = ROOT / name
+        elif not (ROOT / name).exists() and not (folder / name).exists():
+            missing.append(name)
+    return missing
