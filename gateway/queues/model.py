@@ -10,6 +10,7 @@ from uuid import UUID
 from pydantic import Field
 
 from features.queue.model import Order
+from features.queue.model import Result as Result  # noqa: PLC0414 - for plug-ins, which call ``settle``
 from gateway.config.base import FrozenConfig
 from gateway.model import Record
 

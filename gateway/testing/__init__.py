@@ -6,6 +6,7 @@ import pytest
 pytest.register_assert_rewrite(
     "gateway.testing.adapter",
     "gateway.testing.compacting_storage",
+    "gateway.testing.session",
     "gateway.testing.storage",
     "gateway.testing.storage_calls",
 )

@@ -1,36 +1,40 @@
-"""The example package, installed as a third party's would be, and a gateway that has it."""
+"""An environment like a stranger's: this version as a wheel, the example, and what both need."""
 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import sysconfig
 from pathlib import Path
 
 import pytest
 
-from tests.plugins.lines_gateway import LinesGateway
+from tests.support.toolchain import ROOT
 
-_ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "headgate_lines"
+_PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
+_OFFLINE = ("--no-index", "--no-build-isolation", "--no-deps")
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder into which pip has put headgate-lines, without any network."""
-    target = tmp_path_factory.mktemp("site")
-    options = ["--no-index", "--no-build-isolation", "--no-deps", "--disable-pip-version-check"]
-    package = _ROOT / "examples" / "headgate_lines"
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "-q", *options, "--target", target, package],
-        check=True,
-        env={**os.environ, "PIP_ROOT_USER_ACTION": "ignore"},
-    )
-    return target
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the interpreter of a virtual environment, made without any network.
+
+    Third-party packages are those of this environment; a ``.pth`` file within it, as that of an
+    editable install of this tree, has no effect there.
+    """
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    python = folder / "bin" / "python"
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "others.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n")
+    wheels = tmp_path_factory.mktemp("wheels")
+    run(*_PIP, "wheel", *_OFFLINE, "--wheel-dir", str(wheels), str(ROOT))
+    packages = [str(wheel) for wheel in wheels.glob("*.whl")]
+    run(*_PIP, "install", *_OFFLINE, "--target", str(site), *packages, str(EXAMPLE))
+    return python
 
 
-@pytest.fixture
-def gateway(site: Path, tmp_path: Path) -> Iterator[LinesGateway]:
-    """Return a gateway that speaks lines and keeps batches in a drawer; it is started."""
-    started = LinesGateway(site, tmp_path)
-    started.start()
-    yield started
-    started.close()
+def run(*command: str) -> None:
+    """Run a command to its end, which must be a good one."""
+    environment = {**os.environ, "PIP_ROOT_USER_ACTION": "ignore"}
+    subprocess.run(command, check=True, env=environment)

@@ -7,6 +7,7 @@ from gateway.kernel import Endpoint, Kernel
 from gateway.listener import Listener
 from headgate_lines.config import LinesConfig
 from headgate_lines.connection import LineConnection
+from headgate_lines.positions import ReaderPositions
 
 
 class LinesAdapter:
@@ -16,12 +17,24 @@ class LinesAdapter:
     Config = LinesConfig
 
     def __init__(self, config: LinesConfig, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._positions: ReaderPositions
         self._listener = Listener(
-            "lines", config, partial(LineConnection, kernel, config), admission=kernel.admission
+            "lines",
+            config,
+            partial(LineConnection, self, kernel, config),
+            admission=kernel.admission,
         )
 
+    @property
+    def positions(self) -> ReaderPositions:
+        """Positions of named readers; there once the adapter has started."""
+        return self._positions
+
     async def start(self) -> None:
-        """Listen. Errors: ``OSError`` when the address cannot be taken."""
+        """Load the positions, then listen. Errors: ``OSError`` when the address is taken."""
+        kernel = self._kernel
+        self._positions = await ReaderPositions.open(kernel.broker, kernel.topics, kernel.clock)
         await self._listener.start()
 
     async def drain(self, seconds_max: float) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from gateway.auth.ports import ANONYMOUS, Operation, Principal, ResourceType
 from gateway.errors import (
@@ -18,6 +18,7 @@ from gateway.kernel import Kernel
 from gateway.listener import Connection, Listener
 from gateway.model import DEFAULT_NAMESPACE, Buffer, TopicName, check_topic_name
 from gateway.partition import Partition
+from gateway.queues.model import DeliveryId
 from gateway.records.codec import decode_batch, encode_batch
 from gateway.tail import Tail
 from gateway.topics.manager import Topic
@@ -25,27 +26,46 @@ from gateway.writer import Duplicate, Write
 from headgate_lines.codec import (
     Authenticate,
     Command,
+    Done,
     Publish,
+    Seen,
     Subscribe,
+    Take,
     decode_command,
+    encode_delivery,
     encode_error,
     encode_message,
     encode_ok,
     take_lines,
 )
 from headgate_lines.config import LinesConfig
+from headgate_lines.positions import ReaderPositions
+from headgate_lines.queue_receiver import QueueReceiver
 
 T = TypeVar("T")
 PARTITION: Final = 0
 """Lines have no keys, so they all go to the first partition and stay in order."""
 
 
+class HasPositions(Protocol):
+    """The part of the adapter that a connection uses."""
+
+    @property
+    def positions(self) -> ReaderPositions:
+        """Positions of named readers."""
+        ...
+
+
 class LineConnection(Connection):
     """Serves the lines of one read before it reads on, so nothing piles up here."""
 
-    def __init__(self, kernel: Kernel, config: LinesConfig, listener: Listener) -> None:
+    def __init__(
+        self, adapter: HasPositions, kernel: Kernel, config: LinesConfig, listener: Listener
+    ) -> None:
         super().__init__(listener)
+        self._adapter = adapter
         self._kernel = kernel
+        self._receiver = QueueReceiver(kernel.queues, wait_ms=config.take_wait_ms)
         self._config = config
         self._received = bytearray()
         self._serving: asyncio.Task[None] | None = None
@@ -59,7 +79,10 @@ class LineConnection(Connection):
         """Begin to serve what is complete."""
         self._received += self.listener.receive_buffer[:size_bytes]
         lines = take_lines(self._received, line_bytes_max=self._config.line_bytes_max)
-        self.frame_started_s = self.listener.now_s if self._received else None
+        if not self._received:
+            self.frame_started_s = None
+        elif lines or self.frame_started_s is None:
+            self.frame_started_s = self.listener.now_s
         if not lines:
             return
         self.has_greeted = True
@@ -75,6 +98,7 @@ class LineConnection(Connection):
         """Stop what was going on for this peer."""
         if self._serving is not None:
             self._serving.cancel()
+        self._receiver.close()
         for tail in self._tails.values():
             tail.close()
 
@@ -145,21 +169,35 @@ class LineConnection(Connection):
 
     async def _answer(self, command: Command | GatewayError) -> bytes:
         try:
-            match command:
-                case GatewayError():
-                    raise command
-                case Authenticate(username, password):
-                    authenticator = self._kernel.authenticator
-                    self._user = await authenticator.authenticate_plain(username, password)
-                    return encode_ok()
-                case Subscribe(topic):
-                    await self._subscribe(topic)
-                    return encode_ok()
+            if isinstance(command, GatewayError):
+                raise command
+            return await self._do(command)
         except PeerError:
             raise
         except GatewayError as error:
             return encode_error(error)
-        return b"+PONG\n"
+
+    async def _do(self, command: Command) -> bytes:
+        """Do a command other than ``PUB`` and return its answer."""
+        match command:
+            case Authenticate(username, password):
+                authenticator = self._kernel.authenticator
+                self._user = await authenticator.authenticate_plain(username, password)
+            case Subscribe(topic, reader):
+                await self._subscribe(topic, reader)
+            case Seen(topic, reader, offset):
+                await self._partition(topic, Operation.READ)
+                await self._adapter.positions.keep(topic, reader, offset + 1)
+            case Take(queue):
+                self._check(queue, Operation.READ)
+                delivery = await self._receiver.take(queue)
+                return b"+NONE\n" if delivery is None else encode_delivery(queue, delivery)
+            case Done(queue, partition, offset, attempt):
+                self._check(queue, Operation.READ)
+                await self._receiver.done(queue, DeliveryId(partition, offset, attempt))
+            case _:
+                return b"+PONG\n"
+        return encode_ok()
 
     async def _publish(self, run: Sequence[Publish]) -> None:
         """Append a run atomically, one batch per topic; all are kept, or none is."""
@@ -200,18 +238,25 @@ class LineConnection(Connection):
             raise error
         return {write.partition: write.base_offset for write in writes}
 
-    async def _subscribe(self, name: str) -> None:
+    async def _subscribe(self, name: str, reader: str) -> None:
         if len(self._tails) >= self._config.subscriptions_max:
             msg = f"subscriptions_max is {self._config.subscriptions_max}"
             raise Overloaded(msg)
         partition = await self._partition(name, Operation.READ)
         if partition not in self._tails:
-            end = partition.high_watermark
-            self._first_wanted[partition] = end
-            self._tails[partition] = self._kernel.broker.tail(partition, end, self)
+            start = self._adapter.positions.find(name, reader) if reader else None
+            if start is None:
+                start = partition.high_watermark
+            self._first_wanted[partition] = start
+            self._tails[partition] = self._kernel.broker.tail(partition, start, self)
 
     async def _partition(self, name: str, operation: Operation) -> Partition:
         """Return where a topic's lines go, when the peer may go there."""
+        self._check(name, operation)
+        return self._kernel.broker.partition(await self._topic(name), PARTITION)
+
+    def _check(self, name: str, operation: Operation) -> None:
+        """Check that the peer may do that. Errors: ``Unauthenticated``, ``Unauthorized``."""
         principal = Principal(self._user, "lines", self.peer_host)
         if principal.is_anonymous and self._kernel.authenticator.required:
             msg = "AUTH user password comes first"
@@ -219,7 +264,6 @@ class LineConnection(Connection):
         if not self._kernel.authorizer.allows(principal, operation, ResourceType.TOPIC, name):
             msg = f"{self._user} may not {operation.value} topic {name}"
             raise Unauthorized(msg)
-        return self._kernel.broker.partition(await self._topic(name), PARTITION)
 
     async def _topic(self, name: str) -> Topic:
         full_name = TopicName(DEFAULT_NAMESPACE, check_topic_name(name))

@@ -16,11 +16,6 @@ from gateway.storage import StorageAdapter
 from gateway.testing.storage import Host, StorageContract, append, make_entry, read_all
 
 
-@pytest.fixture(autouse=True)
-def _installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(site))
-
-
 def new_drawer(data_dir: Path, **settings: int) -> Any:
     """Return the storage as the composition root would make it: found by its entry point."""
     drawer = registry.storage_class("drawer")
