@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from gateway.errors import PeerError
 
 Receive = Callable[[bytes], Sequence[object]]
-"""Takes what was read, never nothing; returns the messages that are complete with it, comparable by ``==``.
+"""Takes what was read, never nothing; returns the messages that are complete with it.
 
+They are comparable by ``==``.
 An error is raised by the read that has it; messages before it in that read may be lost.
 """
 

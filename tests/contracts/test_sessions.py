@@ -5,7 +5,7 @@ import struct
 from collections.abc import Sequence
 from typing import ClassVar
 
-from adapters.kafka.session import Framer
+from adapters.kafka.framer import Framer
 from adapters.mqtt.packets.framing import PacketReader
 from adapters.sqs.session import BadRequest, HttpSession
 from gateway.errors import GatewayError

@@ -3,11 +3,12 @@
 from functools import partial
 from typing import Any
 
+from gateway.contributions import Contribution
 from gateway.kernel import Endpoint, Kernel
 from gateway.listener import Listener
 from headgate_lines.config import LinesConfig
 from headgate_lines.connection import LineConnection
-from headgate_lines.positions import ReaderPositions
+from headgate_lines.positions import STREAM, ReaderPositions
 
 
 class LinesAdapter:
@@ -15,9 +16,11 @@ class LinesAdapter:
 
     PLUGIN_API = 1
     Config = LinesConfig
+    CONTRIBUTION = Contribution(internal_topics=(STREAM,))
 
     def __init__(self, config: LinesConfig, kernel: Kernel) -> None:
         self._kernel = kernel
+        self._readers_max = config.readers_max
         self._positions: ReaderPositions
         self._listener = Listener(
             "lines",
@@ -34,7 +37,9 @@ class LinesAdapter:
     async def start(self) -> None:
         """Load the positions, then listen. Errors: ``OSError`` when the address is taken."""
         kernel = self._kernel
-        self._positions = await ReaderPositions.open(kernel.broker, kernel.topics, kernel.clock)
+        self._positions = await ReaderPositions.open(
+            kernel.broker, kernel.topics, kernel.clock, readers_max=self._readers_max
+        )
         await self._listener.start()
 
     async def drain(self, seconds_max: float) -> None:

@@ -19,6 +19,9 @@ class LinesConfig(ListenerConfig):
     subscriptions_max: int = Field(
         default=100, ge=1, description="Topics that one connection may be subscribed to."
     )
+    readers_max: int = Field(
+        default=10_000, ge=1, description="Named readers of all topics whose position is kept."
+    )
     take_wait_ms: int = Field(
         default=1_000, ge=0, le=20_000, description="Wait of TAKE for a message of its queue."
     )

@@ -244,9 +244,9 @@ class LineConnection(Connection):
             raise Overloaded(msg)
         partition = await self._partition(name, Operation.READ)
         if partition not in self._tails:
-            start = self._adapter.positions.find(name, reader) if reader else None
-            if start is None:
-                start = partition.high_watermark
+            end = partition.high_watermark
+            known = self._adapter.positions.find(name, reader) if reader else None
+            start = end if known is None else min(max(known, partition.log_start_offset), end)
             self._first_wanted[partition] = start
             self._tails[partition] = self._kernel.broker.tail(partition, start, self)
 

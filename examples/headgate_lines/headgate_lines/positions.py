@@ -5,7 +5,7 @@ from typing import Final
 
 from gateway.broker import Broker
 from gateway.clock import Clock
-from gateway.errors import StorageUnavailable
+from gateway.errors import Overloaded, StorageUnavailable
 from gateway.streams import InternalStream
 from gateway.topics.manager import TopicManager
 
@@ -15,17 +15,18 @@ STREAM: Final = "__lines_positions"
 class ReaderPositions:
     """The offset at which each reader goes on, by topic. Loop only."""
 
-    def __init__(self, stream: InternalStream) -> None:
+    def __init__(self, stream: InternalStream, *, readers_max: int) -> None:
         self._stream = stream
+        self._readers_max = readers_max
 
     @classmethod
     async def open(
-        cls, broker: Broker, topics: TopicManager, clock: Clock
+        cls, broker: Broker, topics: TopicManager, clock: Clock, *, readers_max: int
     ) -> "ReaderPositions":
         """Return the positions that are stored. Error: ``StorageUnavailable``."""
         stream = await InternalStream.open(STREAM, broker, topics, clock)
         await stream.load()
-        return cls(stream)
+        return cls(stream, readers_max=readers_max)
 
     def find(self, topic: str, reader: str) -> int | None:
         """Return the offset at which a reader goes on, or None for one that is new."""
@@ -35,8 +36,12 @@ class ReaderPositions:
     async def keep(self, topic: str, reader: str, offset: int) -> None:
         """Store where a reader goes on; return once it is durable.
 
-        Error: ``StorageUnavailable``.
+        Errors: ``Overloaded`` when there are too many readers; ``StorageUnavailable``.
         """
+        key = _key(topic, reader)
+        if self._stream.get(key) is None and len(self._stream.values) >= self._readers_max:
+            msg = f"readers_max is {self._readers_max}"
+            raise Overloaded(msg)
         loop = asyncio.get_running_loop()
         kept: asyncio.Future[StorageUnavailable | None] = loop.create_future()
 
@@ -44,7 +49,7 @@ class ReaderPositions:
             if not kept.done():  # the connection may have gone
                 kept.set_result(error)
 
-        self._stream.put([(_key(topic, reader), b"%d" % offset)], on_done)
+        self._stream.put([(key, b"%d" % offset)], on_done)
         if (error := await kept) is not None:
             raise error
 

@@ -3,12 +3,12 @@
 import sqlite3
 from collections.abc import Callable
 from functools import partial
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateway import registry
 from gateway.clock import SystemClock
 from gateway.errors import StorageFull, StorageUnavailable
 from gateway.model import HEADER_BYTES
@@ -18,9 +18,9 @@ from gateway.testing.storage import Host, StorageContract, append, make_entry, r
 
 def new_drawer(data_dir: Path, **settings: int) -> Any:
     """Return the storage as the composition root would make it: found by its entry point."""
-    drawer = registry.storage_class("drawer")
-    config = registry.config_class(drawer)(**settings)
-    return drawer(config, data_dir=data_dir, clock=SystemClock())
+    (point,) = entry_points(group="headgate.storage_adapters", name="drawer")
+    drawer = point.load()
+    return drawer(drawer.Config(**settings), data_dir=data_dir, clock=SystemClock())
 
 
 class TestDrawer(StorageContract):

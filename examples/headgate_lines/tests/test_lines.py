@@ -21,6 +21,7 @@ def gateway(start_gateway: StartGateway) -> GatewayProcess:
     settings = {
         "storage.adapter": "drawer",
         "adapters.lines.line_bytes_max": 1_000,
+        "adapters.lines.readers_max": 2,
         "queues": [{"name": "jobs", "lease_ms": 600_000}],
     }
     return start_gateway("lines", settings=settings)
@@ -160,3 +161,19 @@ def test_numbers_are_numbers(connect: Connect) -> None:
         "SUB a b c",
     ):
         assert client.ask(line).startswith("-InvalidRequest PING, AUTH"), line
+
+
+def test_readers_have_a_bound(connect: Connect) -> None:
+    client = connect()
+    assert client.ask("SEEN orders ada 9") == "+OK"
+    assert client.ask("SEEN orders bob 9") == "+OK"
+    assert client.ask("SEEN orders eve 9") == "-Overloaded readers_max is 2"
+    assert client.ask("SEEN orders ada 10") == "+OK"
+
+
+def test_a_position_beyond_the_end_is_the_end(connect: Connect) -> None:
+    reader, writer = connect(), connect()
+    assert reader.ask("SEEN orders ada 99") == "+OK"
+    assert reader.ask("SUB orders ada") == "+OK"
+    assert writer.ask("PUB orders one") == "+OK 0 0"
+    assert reader.line() == 'MSG orders 0 0 "one"'
