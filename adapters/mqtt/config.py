@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from adapters.mqtt.routes import check_routes
+from adapters.mqtt.route_config import RouteConfig, check_routes
 from gateway.config.base import BindAddress, FrozenConfig, ListenerConfig
 from gateway.config.settings import Settings
 
@@ -15,29 +15,6 @@ _MESSAGE_BYTES_DEFAULT = "1048588"  # Kafka's too
 # A record may have its topic twice (as key and header), and frames of its own.
 _RECORD_EXTRA_BYTES = 131_072
 _HANDED_OVER_BYTES = 2 << 20  # a round of publishes, and as much in the socket
-
-
-class RouteConfig(FrozenConfig):
-    """Which topic of the log keeps the messages of which MQTT topics; the first match wins."""
-
-    filter: str = Field(min_length=1, description="MQTT topic filter: `sensors/+/temp`.")
-    topic: str = Field(min_length=1, max_length=249, description="Topic of the log.")
-    key: str = Field(
-        default="",
-        description=(
-            "Record key: `{1}` is the first level that a wildcard matched, `{topic}` the MQTT "
-            "topic name; by default the MQTT topic name."
-        ),
-    )
-    qos0_topic: str | None = Field(
-        default=None, max_length=249, description="Topic of the log for QoS 0 alone."
-    )
-    default_qos: Literal[0, 1, 2] = Field(
-        default=1, description="QoS of records that came by another protocol."
-    )
-    partitions: int = Field(
-        default=1, ge=1, le=10_000, description="Partitions of a topic that is not there yet."
-    )
 
 
 class SessionConfig(FrozenConfig):

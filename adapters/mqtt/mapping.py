@@ -20,15 +20,15 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TypeAlias
 
-from adapters.mqtt.config import RouteConfig
-from adapters.mqtt.delivery.mixed_topics import MixedTopicBatch
 from adapters.mqtt.records.batch_reading import BatchReading
 from adapters.mqtt.records.headers import headers_of
+from adapters.mqtt.records.mixed_topic_batch import MixedTopicBatch
 from adapters.mqtt.records.record_kinds import (
     CACHED_BLOCK_BYTES_MAX,
     CACHED_BLOCKS_MAX,
     CORRUPT_BATCH,
 )
+from adapters.mqtt.route_config import RouteConfig
 from adapters.mqtt.routes import RoutedTopic
 from adapters.mqtt.wire import NO_PROPERTIES, PublishProperties, PublishRun
 from features.expiry import expires_at_unix_ms

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from adapters.mqtt.access.client_access import Access, principal_of
-from adapters.mqtt.access.exact_denials import ExactDenials
-from adapters.mqtt.access.read_access import ReadingRights
 from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.contribution import INBOUND_TOPIC, SESSIONS_TOPIC, SHARES_TOPIC
 from adapters.mqtt.delivery.distributor import Distributor
+from adapters.mqtt.delivery.exact_denials import ExactDenials
 from adapters.mqtt.publishing.mixed_topics import MixedTopicPublisher
 from adapters.mqtt.publishing.one_in_flight_batches import OneInFlightBatches
 from adapters.mqtt.publishing.publishing import Publishing, parse_inbound_key
@@ -18,6 +17,7 @@ from adapters.mqtt.reading.feed_set import FeedSet
 from adapters.mqtt.reading.slow_receivers import LagBounds
 from adapters.mqtt.retained.store import RetainedStore
 from adapters.mqtt.routes import Routes
+from adapters.mqtt.sessions.read_access import ReadingRights
 from adapters.mqtt.sessions.registry import Sessions
 from adapters.mqtt.sessions.session_context import SessionContext
 from adapters.mqtt.sessions.store import SessionStore

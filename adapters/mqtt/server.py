@@ -11,6 +11,7 @@ from adapters.mqtt.connection.connack import ConnectRate
 from adapters.mqtt.connection.connection import MqttConnection
 from adapters.mqtt.contribution import CONTRIBUTION
 from adapters.mqtt.errors import ReasonCode
+from adapters.mqtt.handlers import TABLES
 from adapters.mqtt.node import Node, open_node
 from adapters.mqtt.statistics.metrics import register_metrics
 from gateway.config.base import Address, ListenerConfig
@@ -27,6 +28,7 @@ class MqttAdapter:
 
     CONTRIBUTION: ClassVar = CONTRIBUTION
     Config: ClassVar = MqttConfig
+    handlers: ClassVar = TABLES
 
     def __init__(self, config: MqttConfig, kernel: Kernel) -> None:
         self.config = config

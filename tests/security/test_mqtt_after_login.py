@@ -13,7 +13,7 @@ from adapters.mqtt.connection.connection import MqttConnection
 from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.packets import primitives, properties
 from adapters.mqtt.packets.framing import SLICE_WORK, PacketReader
-from adapters.mqtt.packets.mixed_topics_codec import MEDLEY_MAX
+from adapters.mqtt.packets.mixed_topics_codec import MIXED_TOPICS_MAX
 from adapters.mqtt.packets.publish_codec import WORK_BYTES
 from adapters.mqtt.wire import Packet
 from tests.adapters.mqtt.live import running
@@ -140,7 +140,7 @@ def test_messages_of_different_topics_are_decoded_in_slices() -> None:
     storm = b"".join(wire.publish(f"{n % 10}", b"") for n in range(200_000))
     found = slices_of(storm)
     assert max(found) <= SLICE_WORK
-    assert sum(found) == -(-200_000 // MEDLEY_MAX)
+    assert sum(found) == -(-200_000 // MIXED_TOPICS_MAX)
 
 
 def test_properties_of_a_read_are_decoded_in_slices() -> None:

@@ -25,9 +25,10 @@ from adapters.mqtt.access.rule_filters import (
     overlaps,
 )
 from adapters.mqtt.access.stored_rules import StoredRules, say_of
-from adapters.mqtt.config import MqttConfig, MqttRule, RouteConfig
+from adapters.mqtt.config import MqttConfig, MqttRule
 from adapters.mqtt.errors import MqttError, ReasonCode
-from adapters.mqtt.publishing.delayed_topics import DELAYED_PREFIX, parse_delayed
+from adapters.mqtt.packets.delayed_topics import DELAYED_PREFIX, parse_delayed
+from adapters.mqtt.route_config import RouteConfig
 from adapters.mqtt.subscriptions.filters import check_publish_topic
 from gateway.auth.ports import ANONYMOUS, Authorizer, Operation, Principal, ResourceType
 from gateway.errors import as_value

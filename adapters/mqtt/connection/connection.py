@@ -1,24 +1,23 @@
-"""One MQTT client: read packets, let the handlers serve them, acknowledge in order.
-
-The session of the node is given to it with CONNECT; what it sends by itself are answers and
-reasons for a close.
-"""
+"""One MQTT client: read packets, let the handlers serve them, acknowledge in order."""
 
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from adapters.mqtt import handlers
 from adapters.mqtt.access.authentication import ScramExchange
 from adapters.mqtt.access.client_access import ClientAccess
 from adapters.mqtt.connection import keep_alive
+from adapters.mqtt.connection.disconnect import apply_disconnect
 from adapters.mqtt.connection.one_task import OneTask, Then, Work
-from adapters.mqtt.connection.packet_reader import FULL_READ_BYTES, new_reader, rest
+from adapters.mqtt.connection.packet_reader import FULL_READ_BYTES, TURN, new_reader
+from adapters.mqtt.connection.ports import ConnectionServer
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
 from adapters.mqtt.packets.refusal_packets import can_refuse, last_connack, last_disconnect
 from adapters.mqtt.publishing.inbound import Inbound
+from adapters.mqtt.publishing.one_in_flight_publisher import OneInFlightPublisher
 from adapters.mqtt.session import State
+from adapters.mqtt.sessions.client_session import ClientSession
 from adapters.mqtt.wire import (
     PACKET_ID_MAX,
     PUBLISHES,
@@ -34,29 +33,23 @@ from gateway.connection import Connection
 from gateway.errors import GatewayError, public_text
 from gateway.listener import Listener
 
-if TYPE_CHECKING:  # the adapter makes connections; they know theirs
-    from adapters.mqtt.publishing.one_in_flight_publisher import OneInFlightPublisher
-    from adapters.mqtt.server import MqttAdapter
-    from adapters.mqtt.sessions.client_session import ClientSession
-
 REQUESTS_WAITING_MAX: Final = 100  # SUBSCRIBE and UNSUBSCRIBE that are being kept
 
 
 class MqttConnection(Connection, asyncio.Protocol):
-    """See ``client_session.SessionConnection`` for what the node's core uses of it.
+    """One client; ``ports.SessionConnection`` is the part of it that sessions use.
 
-    uvloop takes it for an ``asyncio.Protocol``, which suits small packets: the bytes of a read
-    come as an object of their own, with one call.
+    uvloop takes it for an ``asyncio.Protocol``: a read comes as one object, with one call.
 
     Reads are held for these reasons: ``waiting`` (for who it is, its session, or the end of a
-    long SUBSCRIBE), ``turn`` (see ``incoming.reads``), ``wal``, ``unacknowledged``, ``requests``,
+    long SUBSCRIBE), ``turn`` (see ``packet_reader``), ``wal``, ``unacknowledged``, ``requests``,
     ``writes`` (it takes nothing of what is more than ``receiver_bytes_max``), ``drain``. A slow
     receiver alone is read from: its acknowledgements are what makes room.
     """
 
     is_framed: ClassVar = False  # whether packets come and go in frames of another protocol
 
-    def __init__(self, listener: Listener, adapter: "MqttAdapter") -> None:
+    def __init__(self, listener: Listener, adapter: ConnectionServer) -> None:
         super().__init__(listener)
         self.adapter = adapter
         self.node = adapter.node
@@ -73,12 +66,13 @@ class MqttConnection(Connection, asyncio.Protocol):
         self.packet_bytes_max = REMAINING_LENGTH_MAX + 5
         self.topic_alias_maximum = 0
         self.aliases: dict[bytes, int] = {}  # those we have set
-        self.inbound = Inbound(self)
+        node = adapter.node
+        self.inbound = Inbound(self, node.publishing, node.mixed_topics, node.counters)
         self.lone: OneInFlightPublisher | None = None
         self.session_expiry_interval: int | None = None  # of DISCONNECT
         self.with_will = False  # before CONNACK there is none
         self.silence_s_max: float | None = None
-        self._handlers = handlers.TABLES[self.state]
+        self._handlers = self.adapter.handlers[self.state]
         self._publishing = adapter.node.publishing
         self.one_in_flight = adapter.node.one_in_flight
         self._counters = adapter.node.counters
@@ -111,7 +105,7 @@ class MqttConnection(Connection, asyncio.Protocol):
 
     def receive(self, data: bytes) -> None:
         """Take bytes of the stream, cut anywhere; an error comes after what came before it."""
-        if self.lone is not None:  # where the transport does not call it by itself
+        if self.lone is not None:
             self.lone.take(data)
             return
         packets = (reader := self.reader).receive(data)
@@ -129,7 +123,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         if self.state is not State.CONNECTED:
             self._go_on_before_login()
         elif reader.is_cut or len(data) >= FULL_READ_BYTES:
-            rest(self, self._holds)
+            self._rest()
         if not self.is_writable and self.out_bytes > self.config.receiver_bytes_max:
             self.hold_reads("writes")
         likeness = reader.likeness
@@ -142,6 +136,12 @@ class MqttConnection(Connection, asyncio.Protocol):
             self.one_in_flight.admit(self, likeness, packets[0])
 
     receive_stream = receive  # but a WebSocket has frames around them
+
+    def _rest(self) -> None:
+        """Read, and serve, nothing more before the next turn of the loop."""
+        if TURN not in self._holds:
+            self.hold_reads(TURN)
+            self.listener.loop.call_soon(self.release_reads, TURN)
 
     def _go_on_before_login(self) -> None:
         """Look at the next packet if it may be AUTH; count what has to wait."""
@@ -218,7 +218,7 @@ class MqttConnection(Connection, asyncio.Protocol):
             self.keep_before_login(0)
             self.reader.admit()
         self.state = state
-        self._handlers = handlers.TABLES[state]
+        self._handlers = self.adapter.handlers[state]
 
     # --- waiting: what came meanwhile is served afterwards
 
@@ -239,7 +239,7 @@ class MqttConnection(Connection, asyncio.Protocol):
 
     @property
     def is_working(self) -> bool:
-        """Whether what ``start`` began has not ended."""
+        """Whether ``start`` has work under way."""
         return self._work.is_working
 
     # --- requests whose answers wait until something is kept
@@ -312,11 +312,9 @@ class MqttConnection(Connection, asyncio.Protocol):
         self._counters.bytes_sent_closed += self.bytes_sent
         session, self.session = self.session, None
         if session is not None:
+            expiry_s = self.session_expiry_interval
             self.node.sessions.closed(
-                session,
-                self,
-                with_will=self.with_will,
-                session_expiry_interval=self.session_expiry_interval,
+                session, self, with_will=self.with_will, session_expiry_interval=expiry_s
             )
 
     def lost(self) -> None:
@@ -331,7 +329,7 @@ class MqttConnection(Connection, asyncio.Protocol):
             if isinstance(packet, PublishRun) and not packet.qos:
                 self.node.counters.publish_refused += len(packet.payloads)
             elif isinstance(packet, Disconnect):
-                self.guard(handlers.disconnect.heed, self, packet)
+                self.guard(apply_disconnect, self, packet)
 
     def hurry(self) -> None:
         """See ``Connection``: what was published is acknowledged, then the client goes."""
@@ -367,7 +365,7 @@ class MqttConnection(Connection, asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The peer reads slower than we write. Its acknowledgements are read all the same."""
-        self._leave_lone()  # where nobody looks at what waits for the peer
+        self._leave_lone()
         self.is_writable = False
         self._taken_bytes, self._taken_s = -1, self.listener.now_s
 

@@ -4,14 +4,10 @@ The event loop reads a socket up to 32 times in one turn while each read fills i
 such a read, and after a slice of one (see ``PacketReader.is_cut``), others come first.
 """
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.packets.framing import ConnectMax, PacketReader
-
-if TYPE_CHECKING:  # connections know this
-    from adapters.mqtt.connection.connection import MqttConnection
 
 FULL_READ_BYTES: Final = (
     128 * 1024
@@ -27,10 +23,3 @@ def new_reader(config: MqttConfig) -> PacketReader:
         connect_max=ConnectMax(config.connect_bytes_max, config.connect_properties_max),
         properties_max=config.packet_properties_max,
     )
-
-
-def rest(connection: "MqttConnection", holds: Collection[str]) -> None:
-    """Read, and serve, nothing more of a client before the next turn of the loop."""
-    if TURN not in holds:
-        connection.hold_reads(TURN)
-        connection.listener.loop.call_soon(connection.release_reads, TURN)

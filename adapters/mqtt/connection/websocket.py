@@ -6,7 +6,7 @@ for the peer's Close frame: for a peer that is gone, its will would wait too.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from websockets.frames import CTRL_OPCODES, CloseCode, Frame, Opcode
 from websockets.http11 import Request
@@ -17,14 +17,12 @@ from websockets.typing import Origin, Subprotocol
 from adapters.mqtt.config import WebSocketConfig
 from adapters.mqtt.connection.connection import MqttConnection
 from adapters.mqtt.connection.packet_reader import TURN
+from adapters.mqtt.connection.ports import ConnectionServer
 from adapters.mqtt.session import State
 from adapters.mqtt.wire import Connect
 from gateway.http_origin import is_foreign_origin, is_known_host
 from gateway.listener import Listener
 from gateway.model import Buffer
-
-if TYPE_CHECKING:  # the adapter makes connections; they know theirs
-    from adapters.mqtt.server import MqttAdapter
 
 SLICE_BYTES: Final = 4_096
 FRAMES_PER_TURN_MAX: Final = 512
@@ -43,7 +41,7 @@ class WebSocketConnection(MqttConnection):
 
     is_framed: ClassVar = True
 
-    def __init__(self, listener: Listener, adapter: "MqttAdapter") -> None:
+    def __init__(self, listener: Listener, adapter: ConnectionServer) -> None:
         super().__init__(listener, adapter)
         config = listener.config
         assert isinstance(config, WebSocketConfig)

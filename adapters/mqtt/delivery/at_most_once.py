@@ -1,21 +1,17 @@
 """Delivery at QoS 0: to who is there; who reads too slowly gets it from the log, if it is there."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from adapters.mqtt.delivery.publish_forms import PublishForm, form_of
+from adapters.mqtt.ports import FeedPort, SessionConnection, SessionPort, SubscriberMatch
 from adapters.mqtt.wire import PublishRun
 from features.expiry import remaining_s
-
-if TYPE_CHECKING:  # sessions and groups deliver by this
-    from adapters.mqtt.delivery.distributor import SubscriberMatch
-    from adapters.mqtt.reading.feed import Feed
-    from adapters.mqtt.sessions.client_session import ClientSession, SessionConnection
 
 EXACTLY_ONCE: Final = 2
 
 
-def is_held_back(session: "ClientSession", run: PublishRun, feed: "Feed | None") -> bool:
+def is_held_back(session: "SessionPort", run: PublishRun, feed: "FeedPort | None") -> bool:
     """Say whether a session that is slow, or behind somewhere, gets no run of QoS 0 now.
 
     It gets it from the log then; without a ``feed`` the log does not have it, and it is dropped.
@@ -30,11 +26,11 @@ def is_held_back(session: "ClientSession", run: PublishRun, feed: "Feed | None")
 
 
 def send_once(
-    session: "ClientSession",
+    session: "SessionPort",
     run: PublishRun,
     match: "SubscriberMatch",
     expiry_s: int | None,
-    feed: "Feed | None",
+    feed: "FeedPort | None",
 ) -> None:
     """Send at QoS 0, unless the receiver is too slow for it: see ``is_held_back``."""
     connection = session.connection
@@ -59,7 +55,7 @@ def send_once(
 
 
 def _send_once(
-    session: "ClientSession",
+    session: "SessionPort",
     run: PublishRun,
     *,
     retain: bool,
@@ -86,7 +82,7 @@ def _send_once(
 
 
 def send_part(
-    session: "ClientSession",
+    session: "SessionPort",
     run: PublishRun,
     start: int,
     stop: int,
@@ -105,7 +101,7 @@ def send_part(
 
 
 def send_fitting(
-    session: "ClientSession",
+    session: "SessionPort",
     run: PublishRun,
     form: PublishForm,
     *,

@@ -4,26 +4,17 @@ What a set of matches means for a run of some QoS is worked out once, as a plan 
 beside the cached matches; a run then costs a look-up, and a write for each receiver.
 """
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final
 
 from adapters.mqtt.delivery.at_most_once import is_held_back, send_fitting, send_once
+from adapters.mqtt.delivery.ended_index import EndedIndex
 from adapters.mqtt.delivery.publish_forms import form_of
+from adapters.mqtt.ports import FeedPort, GroupPort, SessionPort, Subscriber, SubscriberMatch
 from adapters.mqtt.statistics.counters import Counters
-from adapters.mqtt.subscriptions.ended import EndedIndex
-from adapters.mqtt.subscriptions.trie import Match, MatchSet, SubscriptionTrie
+from adapters.mqtt.subscriptions.trie import MatchSet, SubscriptionTrie
 from adapters.mqtt.wire import MixedTopicPublishes, PublishRun, Version
 from features.expiry import remaining_s
 from gateway.clock import Clock
-
-if TYPE_CHECKING:  # sessions and groups deliver through the distributor, which knows them
-    from adapters.mqtt.reading.feed import Feed
-    from adapters.mqtt.reading.slow_receiver import SlowReceiver
-    from adapters.mqtt.sessions.client_session import ClientSession
-    from adapters.mqtt.shared_subscriptions.groups import ShareGroup
-
-Subscriber: TypeAlias = "ClientSession | ShareGroup"
-Follower: TypeAlias = "ClientSession | ShareGroup | SlowReceiver"  # who reads the log
-SubscriberMatch: TypeAlias = "Match[ClientSession | ShareGroup]"
 
 EXPIRED: Final = 0
 
@@ -37,7 +28,7 @@ class _SameForm:
         self.version = version
         self.retain = retain
         self.identifiers = identifiers
-        self.sessions: list[ClientSession] = []
+        self.sessions: list[SessionPort] = []
 
 
 class _Plan:
@@ -52,9 +43,9 @@ class _Plan:
     def __init__(self) -> None:
         self.lone: _SameForm | None = None
         self.same_forms: list[_SameForm] = []
-        self.alone: list[tuple[ClientSession, SubscriberMatch]] = []  # aliases, or No Local
-        self.windowed: list[tuple[ClientSession, SubscriberMatch]] = []  # QoS 1 and 2
-        self.groups: list[tuple[ShareGroup, SubscriberMatch]] = []
+        self.alone: list[tuple[SessionPort, SubscriberMatch]] = []  # aliases, or No Local
+        self.windowed: list[tuple[SessionPort, SubscriberMatch]] = []  # QoS 1 and 2
+        self.groups: list[tuple[GroupPort, SubscriberMatch]] = []
 
 
 class _Plans:
@@ -81,7 +72,7 @@ class Distributor:
         """See ``feeds.Live``."""
         return len(self.trie) > 0
 
-    def deliver(self, run: PublishRun, feed: "Feed | None" = None) -> None:
+    def deliver(self, run: PublishRun, feed: "FeedPort | None" = None) -> None:
         """Send a run to all who want it now; without a ``feed`` it is of QoS 0 and not kept."""
         matches = self.trie.match(run.topic)
         if not matches.matches:
@@ -107,7 +98,11 @@ class Distributor:
                     session.offer(run, match, feed)
 
     def deliver_to(
-        self, session: "ClientSession", run: PublishRun, match: "SubscriberMatch", feed: "Feed"
+        self,
+        session: "SessionPort",
+        run: PublishRun,
+        match: "SubscriberMatch",
+        feed: "FeedPort",
     ) -> None:
         """Send a run of QoS 0 to one receiver, as ``deliver`` does to all."""
         expiry_s = None
@@ -118,7 +113,7 @@ class Distributor:
                 return
         send_once(session, run, match, expiry_s, feed)
 
-    def deliver_mixed_topics(self, mixed: MixedTopicPublishes, feed: "Feed") -> None:
+    def deliver_mixed_topics(self, mixed: MixedTopicPublishes, feed: "FeedPort") -> None:
         """Send messages of QoS 0 to all who want them now.
 
         What has one receiver, as most of such messages do, goes on as it came, with no run made
@@ -157,7 +152,7 @@ class Distributor:
         return plans.by_subscriber
 
     def _send_same(
-        self, run: PublishRun, same: _SameForm, expiry_s: int | None, feed: "Feed | None"
+        self, run: PublishRun, same: _SameForm, expiry_s: int | None, feed: "FeedPort | None"
     ) -> None:
         form = form_of(
             run,
@@ -198,11 +193,11 @@ class Distributor:
 
 
 def _offer_own(
-    session: "ClientSession",
+    session: "SessionPort",
     run: PublishRun,
     match: "SubscriberMatch",
     expiry_s: int | None,
-    feed: "Feed",
+    feed: "FeedPort",
 ) -> None:
     """Offer a session its own messages, as those of its subscriptions ask that take them."""
     own = match.for_own()

@@ -6,43 +6,16 @@ begin, is found once for each kind, and a session gets all that lie side by side
 one stretch of its window.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
-from adapters.mqtt.delivery.outbox import packet_id_of
 from adapters.mqtt.delivery.publish_forms import PacketHeads, heads_of, join_packets
+from adapters.mqtt.inflight.outbox import packet_id_of
+from adapters.mqtt.ports import SessionConnection, SessionPort, SubscriberMatch
+from adapters.mqtt.records.mixed_topic_batch import MixedTopicBatch
 from adapters.mqtt.wire import PublishRun
 
-if TYPE_CHECKING:  # sessions send mixed_topics
-    from adapters.mqtt.delivery.distributor import SubscriberMatch
-    from adapters.mqtt.sessions.client_session import ClientSession, SessionConnection
-
-MEDLEY_MAX: Final = 1_024  # messages: sending them takes 1 ms
-MEDLEY_BYTES_MAX: Final = (
-    262_144  # of payloads: how much a client is sent is looked at in between
-)
 HEAD_BYTES_MAX: Final = 9  # of a packet: flags, length, the topic's length, identifier
-
-
-class MixedTopicBatch:
-    """Messages of consecutive offsets. None of them expires."""
-
-    __slots__ = ("base_offset", "kinds", "payloads")
-
-    def __init__(
-        self, base_offset: int, kinds: list[PublishRun], payloads: list[bytes]
-    ) -> None:
-        self.base_offset = base_offset
-        self.kinds = kinds
-        self.payloads = payloads
-
-    def runs(self, places: range) -> Iterator[PublishRun]:
-        """Yield messages at some places as runs of one message each."""
-        for at in places:
-            kind = self.kinds[at]
-            run = kind.part([self.payloads[at]], qos=kind.qos)
-            run.base_offset = self.base_offset + at
-            yield run
 
 
 class _Manner(NamedTuple):
@@ -59,14 +32,14 @@ _Sent = tuple[_Manner, PacketHeads]
 class _Way(NamedTuple):
     """What goes where."""
 
-    session: "ClientSession"
+    session: "SessionPort"
     connection: "SessionConnection"
     mixed: MixedTopicBatch
     partition_id: int
 
 
 def send_mixed_topics(
-    session: "ClientSession",
+    session: "SessionPort",
     mixed: MixedTopicBatch,
     places: range,
     matches: "Mapping[PublishRun, SubscriberMatch]",
@@ -101,7 +74,7 @@ def send_mixed_topics(
 
 
 def _how(
-    session: "ClientSession",
+    session: "SessionPort",
     connection: "SessionConnection",
     kind: PublishRun,
     match: "SubscriberMatch",

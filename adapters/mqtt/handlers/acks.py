@@ -2,17 +2,14 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from adapters.mqtt.codec import encode_acks
+from adapters.mqtt.connection.connection import MqttConnection
 from adapters.mqtt.wire import AckRun, PacketType
 from gateway.errors import StorageUnavailable
 
-if TYPE_CHECKING:  # connections know handlers
-    from adapters.mqtt.connection.connection import MqttConnection
 
-
-def handle(connection: "MqttConnection", run: AckRun) -> None:
+def handle(connection: MqttConnection, run: AckRun) -> None:
     """Tell the session; PUBREL is answered with PUBCOMP, 0x92 for an unknown identifier.
 
     PUBCOMP goes when it is kept that the identifier is free. A client that does not wait for
@@ -29,14 +26,14 @@ def handle(connection: "MqttConnection", run: AckRun) -> None:
         _release(connection, run)
 
 
-def _release_after(connection: "MqttConnection", run: AckRun) -> None:
+def _release_after(connection: MqttConnection, run: AckRun) -> None:
     """PUBREL came before PUBREC went."""
     if not connection.is_closing:
         _release(connection, run)
         connection.go_on()
 
 
-def _release(connection: "MqttConnection", run: AckRun) -> None:
+def _release(connection: MqttConnection, run: AckRun) -> None:
     session = connection.session
     assert session is not None
     connection.inbound.release(run)
@@ -46,7 +43,7 @@ def _release(connection: "MqttConnection", run: AckRun) -> None:
 
 
 def _on_released(
-    connection: "MqttConnection",
+    connection: MqttConnection,
     run: AckRun,
     codes: Sequence[int],
     error: StorageUnavailable | None,

@@ -5,23 +5,20 @@ as the same user: a session belongs to one.
 """
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from adapters.mqtt.access.authentication import ScramExchange
 from adapters.mqtt.codec import encode_auth
+from adapters.mqtt.connection.connection import MqttConnection
 from adapters.mqtt.errors import MqttError, ReasonCode
-from adapters.mqtt.handlers import connect as connect_handler
+from adapters.mqtt.handlers.admission import admit
 from adapters.mqtt.session import State
 from adapters.mqtt.wire import Auth
 from gateway.auth.login_throttle import Peer
 from gateway.auth.scram_login import LoginStep
 from gateway.errors import GatewayError, Unauthenticated
 
-if TYPE_CHECKING:  # connections know handlers
-    from adapters.mqtt.connection.connection import MqttConnection
 
-
-def handle(connection: "MqttConnection", packet: Auth) -> None:
+def handle(connection: MqttConnection, packet: Auth) -> None:
     """Take the client's next message, or begin anew."""
     asked = connection.connect
     assert asked is not None
@@ -47,7 +44,7 @@ def handle(connection: "MqttConnection", packet: Auth) -> None:
     receive(connection, packet.authentication_data or b"")
 
 
-def receive(connection: "MqttConnection", data: bytes) -> None:
+def receive(connection: MqttConnection, data: bytes) -> None:
     """Let the exchange take a message of the client."""
     assert connection.exchange is not None
     if connection.state is not State.CONNECTED:
@@ -55,7 +52,7 @@ def receive(connection: "MqttConnection", data: bytes) -> None:
     connection.start(connection.exchange.receive(data), partial(_on_step, connection))
 
 
-def ask(connection: "MqttConnection", data: bytes) -> None:
+def ask(connection: MqttConnection, data: bytes) -> None:
     """Send the server's message and wait for the client's."""
     exchange = connection.exchange
     assert exchange is not None
@@ -69,7 +66,7 @@ def ask(connection: "MqttConnection", data: bytes) -> None:
 
 
 def _on_step(
-    connection: "MqttConnection", step: LoginStep | None, error: GatewayError | None
+    connection: MqttConnection, step: LoginStep | None, error: GatewayError | None
 ) -> None:
     if error is not None:
         connection.fail(error)
@@ -83,7 +80,7 @@ def _on_step(
     exchange, connection.exchange = connection.exchange, None
     assert exchange is not None
     if connection.state is not State.CONNECTED:
-        connect_handler.admit(connection, step.username, step.data)
+        admit(connection, step.username, step.data)
         return
     if step.username != connection.principal.name:
         msg = "authenticated anew as another user"
@@ -96,5 +93,5 @@ def _on_step(
     _send(connection, packet)
 
 
-def _send(connection: "MqttConnection", packet: Auth) -> None:
+def _send(connection: MqttConnection, packet: Auth) -> None:
     connection.send_packet(encode_auth(packet, bytes_max=connection.packet_bytes_max))

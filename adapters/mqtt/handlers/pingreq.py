@@ -1,14 +1,10 @@
 """PINGREQ (section 3.12)."""
 
-from typing import TYPE_CHECKING
-
 from adapters.mqtt.codec import PINGRESP
+from adapters.mqtt.connection.connection import MqttConnection
 from adapters.mqtt.wire import Pingreq
 
-if TYPE_CHECKING:  # connections know handlers
-    from adapters.mqtt.connection.connection import MqttConnection
 
-
-def handle(connection: "MqttConnection", packet: Pingreq) -> None:  # noqa: ARG001 - says nothing
+def handle(connection: MqttConnection, packet: Pingreq) -> None:  # noqa: ARG001 - says nothing
     """Answer (MQTT-3.12.4-1)."""
     connection.send_packet(PINGRESP)

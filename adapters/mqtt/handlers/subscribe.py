@@ -2,19 +2,17 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from adapters.mqtt.codec import encode_suback
+from adapters.mqtt.connection.connection import MqttConnection
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
+from adapters.mqtt.handlers.filter_work import serve
 from adapters.mqtt.packets.refusal_packets import SUBACK_CODES, within
-from adapters.mqtt.sessions.filter_work import serve
 from adapters.mqtt.subscriptions.filters import filter_bytes, parse_subscription
 from adapters.mqtt.subscriptions.subscription import Subscription
 from adapters.mqtt.wire import Suback, Subscribe, SubscriptionRequest, Version
 from gateway.errors import GatewayError, public_text
-
-if TYPE_CHECKING:  # connections know handlers
-    from adapters.mqtt.connection.connection import MqttConnection
 
 FAILURE: Final = 0x80  # from here on a code is no granted QoS
 Item = tuple[Subscription, bool]
@@ -23,7 +21,7 @@ _RETAINED_IF_NEW: Final = 1
 _RETAINED_NEVER: Final = 2
 
 
-def handle(connection: "MqttConnection", packet: Subscribe) -> None:
+def handle(connection: MqttConnection, packet: Subscribe) -> None:
     """Subscribe to what is allowed. Errors: ``MqttError`` for a shared one with No Local."""
     serve(connection, _Work(connection, packet), len(packet.requests))
 
@@ -31,7 +29,7 @@ def handle(connection: "MqttConnection", packet: Subscribe) -> None:
 class _Work:
     """A SUBSCRIBE. See ``FilterWork``."""
 
-    def __init__(self, connection: "MqttConnection", packet: Subscribe) -> None:
+    def __init__(self, connection: MqttConnection, packet: Subscribe) -> None:
         self._connection = connection
         self._packet = packet
         self._parsed: list[tuple[str | None, str] | None] = []  # None: no filter

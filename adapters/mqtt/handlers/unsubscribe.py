@@ -2,21 +2,18 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from adapters.mqtt.codec import encode_unsuback
+from adapters.mqtt.connection.connection import MqttConnection
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
+from adapters.mqtt.handlers.filter_work import serve
 from adapters.mqtt.packets.refusal_packets import UNSUBACK_CODES, within
-from adapters.mqtt.sessions.filter_work import serve
 from adapters.mqtt.subscriptions.filters import parse_subscription
 from adapters.mqtt.wire import Unsuback, Unsubscribe, Version
 from gateway.errors import GatewayError
 
-if TYPE_CHECKING:  # connections know handlers
-    from adapters.mqtt.connection.connection import MqttConnection
 
-
-def handle(connection: "MqttConnection", packet: Unsubscribe) -> None:
+def handle(connection: MqttConnection, packet: Unsubscribe) -> None:
     """Unsubscribe, and answer when that is kept."""
     serve(connection, _Work(connection, packet), len(packet.topic_filters))
 
@@ -24,7 +21,7 @@ def handle(connection: "MqttConnection", packet: Unsubscribe) -> None:
 class _Work:
     """An UNSUBSCRIBE. See ``FilterWork``."""
 
-    def __init__(self, connection: "MqttConnection", packet: Unsubscribe) -> None:
+    def __init__(self, connection: MqttConnection, packet: Unsubscribe) -> None:
         self._connection = connection
         self._packet = packet
         self._codes: list[ReasonCode] = []

@@ -12,8 +12,10 @@ from adapters.mqtt.packets.primitives import find_varint
 from adapters.mqtt.packets.topic_names import good_count
 from adapters.mqtt.wire import MixedTopicPublishes, PublishRun
 
-MEDLEY_MIN: Final = 4  # messages: what mixed topics costs at once is less than so many runs do
-MEDLEY_MAX: Final = 256  # as many as a batch of the log takes
+MIXED_TOPICS_MIN: Final = (
+    4  # messages: what mixed topics costs at once is less than so many runs do
+)
+MIXED_TOPICS_MAX: Final = 256  # as many as a batch of the log takes
 _MORE_BYTES: Final = 0x80
 
 
@@ -26,7 +28,7 @@ def decode_mixed_topics(
     bytes. A mixed ends before a topic that comes twice in a row, which is a run again, and
     before whatever is odd: ``decode_publishes`` looks at that.
     """
-    found = _columns(data, at, run, properties, (MEDLEY_MAX - 1, packet_bytes_max))
+    found = _columns(data, at, run, properties, (MIXED_TOPICS_MAX - 1, packet_bytes_max))
     good = good_count(found.topics)
     if good < len(found.topics):
         found = _columns(data, at, run, properties, (good, packet_bytes_max))
@@ -46,7 +48,7 @@ def decode_mixed_topics(
         [*run.packet_ids, *found.packet_ids],
         raw,
     )
-    is_worth_it = len(mixed.topics) >= MEDLEY_MIN
+    is_worth_it = len(mixed.topics) >= MIXED_TOPICS_MIN
     return (mixed,) if is_worth_it else mixed.runs(), ends[-1]
 
 

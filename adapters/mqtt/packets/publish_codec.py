@@ -31,7 +31,7 @@ PUBLISH_MAX: Final = 0x3F
 _DUP: Final = 0x08
 _QOS_1: Final = 0x32  # the first byte, neither DUP nor RETAIN
 _RETAIN: Final = 0x01
-_NOT_IN_MEDLEYS: Final = 0x0C  # DUP, QoS 2
+_NOT_IN_MIXED_TOPICSS: Final = 0x0C  # DUP, QoS 2
 _QOS_MAX: Final = 2
 _NOT_AS_IT_CAME: Final = 0x0F  # DUP, QoS 1 and 2, and retained messages, leave in another form
 _MORE_BYTES: Final = 0x80
@@ -265,7 +265,7 @@ def _checked_properties(data: bytes, user_properties_max: int) -> PublishPropert
 def _begins_mixed_topics(run: PublishRun, data: bytes, start: int, at: int) -> bool:
     """Say whether another packet with the flags of this one follows, and may go with it."""
     return (
-        not data[start] & _NOT_IN_MEDLEYS
+        not data[start] & _NOT_IN_MIXED_TOPICSS
         and len(run.payloads) == 1
         and at < len(data)
         and data[at] == data[start]

@@ -7,13 +7,17 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from adapters.mqtt.codec import encode_acks
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
 from adapters.mqtt.packets.refusal_packets import ACK_CODES, encode_refusal, within
-from adapters.mqtt.publishing.publishing import EXACTLY_ONCE
+from adapters.mqtt.ports import SessionPort
+from adapters.mqtt.publishing.mixed_topics import MixedTopicPublisher
+from adapters.mqtt.publishing.ports import PublishingConnection
+from adapters.mqtt.publishing.publishing import EXACTLY_ONCE, Publishing
 from adapters.mqtt.session import InboundAliases, InboundWindow, without_alias
+from adapters.mqtt.statistics.counters import Counters
 from adapters.mqtt.wire import (
     NO_PROPERTIES,
     AckRun,
@@ -24,10 +28,6 @@ from adapters.mqtt.wire import (
     Version,
 )
 from gateway.errors import GatewayError, MessageTooLarge, public_text
-
-if TYPE_CHECKING:  # connections make theirs
-    from adapters.mqtt.connection.connection import MqttConnection
-    from adapters.mqtt.sessions.client_session import ClientSession
 
 REASON_CHARS_MAX: Final = 500
 # A name is found faster than a member of an enum.
@@ -75,12 +75,18 @@ class Inbound:
         "when_kept",
     )
 
-    def __init__(self, connection: "MqttConnection") -> None:
+    def __init__(
+        self,
+        connection: PublishingConnection,
+        publishing: Publishing,
+        mixed_topics: MixedTopicPublisher,
+        counters: Counters,
+    ) -> None:
         config = connection.config
         self.connection = connection
-        self._publishing = connection.node.publishing
-        self._mixed_topics = connection.node.mixed_topics
-        self._counters = connection.node.counters
+        self._publishing = publishing
+        self._mixed_topics = mixed_topics
+        self._counters = counters
         self._bytes_max = config.unacknowledged_bytes_max
         self._aliases = InboundAliases(config.topic_alias_max)
         self._window = InboundWindow(Version.V5, config.session.receive_max)
@@ -140,7 +146,7 @@ class Inbound:
             return
         self._publish(run, session)
 
-    def _take_repeats(self, run: PublishRun, session: "ClientSession") -> None:
+    def _take_repeats(self, run: PublishRun, session: "SessionPort") -> None:
         """Take a QoS 2 run of which some messages have come before, each kind by itself.
 
         Those are in the log, and so are not refused any more, whatever the rules say by now:
@@ -157,7 +163,7 @@ class Inbound:
             if self.connection.is_closing:
                 return
 
-    def _publish(self, run: PublishRun, session: "ClientSession") -> None:
+    def _publish(self, run: PublishRun, session: "SessionPort") -> None:
         """Have a run appended, and answered in its turn."""
         payloads = run.payloads
         if len(payloads) == 1:  # most reads bring one message: a third of the cost of the sum

@@ -9,13 +9,19 @@ goes the way of ``inbound``.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from adapters.mqtt.access.client_access import Access
 from adapters.mqtt.mapping import header_block
+from adapters.mqtt.packets.delayed_topics import DELAYED_PREFIX
 from adapters.mqtt.packets.publish_codec import Likeness
-from adapters.mqtt.publishing.delayed_topics import DELAYED_PREFIX
-from adapters.mqtt.publishing.one_in_flight_publisher import Lane, OneInFlightPublisher
+from adapters.mqtt.publishing.one_in_flight_publisher import (
+    Lane,
+    OneInFlightConnection,
+    OneInFlightPublisher,
+)
+from adapters.mqtt.reading.feed_set import FeedSet
+from adapters.mqtt.records.one_in_flight_messages import OneInFlightMessages
 from adapters.mqtt.routes import Routes
 from adapters.mqtt.session import State
 from adapters.mqtt.statistics.counters import Counters
@@ -30,31 +36,8 @@ from gateway.partition import Partition
 from gateway.records.singles import SingleRecords
 from gateway.topics.manager import TopicManager
 
-if TYPE_CHECKING:  # connections know their publisher, feeds what it hands to them
-    from adapters.mqtt.connection.connection import MqttConnection
-    from adapters.mqtt.reading.feed_set import FeedSet
-
 _PUBACK: Final = b"\x40\x02"
 _PUBACK_BYTES: Final = 4
-
-
-class OneInFlightMessages:
-    """The messages of one append, for live readers: runs are made when somebody wants them."""
-
-    __slots__ = ("_payloads", "_publishers")
-
-    def __init__(
-        self, publishers: Sequence[OneInFlightPublisher], payloads: Sequence[bytes]
-    ) -> None:
-        self._publishers = publishers
-        self._payloads = payloads
-
-    def runs(self) -> list[PublishRun]:
-        """Return a run for each message, in the order of their offsets."""
-        return [
-            publisher.likeness.message(payload, publisher.connection.client_id)
-            for publisher, payload in zip(self._publishers, self._payloads, strict=True)
-        ]
 
 
 class OneInFlightBatches:
@@ -67,7 +50,7 @@ class OneInFlightBatches:
         coalescer: Coalescer,
         topics: TopicManager,
         routes: Routes,
-        feeds: "FeedSet",
+        feeds: FeedSet,
         access: Access,
         is_saturated: Callable[[], bool],
     ) -> None:
@@ -84,7 +67,9 @@ class OneInFlightBatches:
         self._begun: list[Lane] = []  # those of the open round
         coalescer.before_seal.append(self.fill)
 
-    def admit(self, connection: "MqttConnection", likeness: Likeness, packet: Packet) -> None:
+    def admit(
+        self, connection: OneInFlightConnection, likeness: Likeness, packet: Packet
+    ) -> None:
         """Take what is like ``packet`` from now on, unless that is to go as ``packet`` did."""
         topic, access = likeness.topic, connection.access
         if (

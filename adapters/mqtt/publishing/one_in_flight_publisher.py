@@ -1,23 +1,60 @@
 """A client that waits for each PUBACK: its next packet is looked for where the last one was."""
 
+import asyncio
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Final
+from typing import Any, ClassVar, Final, Protocol
 
 from adapters.mqtt.packets.publish_codec import Likeness
+from adapters.mqtt.publishing.inbound import Inbound, Published
+from adapters.mqtt.publishing.ports import PublishingConnection
+from adapters.mqtt.session import State
 from adapters.mqtt.wire import PublishRun
+from gateway.connection_listener import ConnectionListener
 from gateway.errors import GatewayError
 from gateway.partition import Partition
 from gateway.records.singles import RecordFrame
-
-if TYPE_CHECKING:  # connections and those who gather know their publishers
-    from adapters.mqtt.connection.connection import MqttConnection
-    from adapters.mqtt.publishing.inbound import Published
-    from adapters.mqtt.publishing.one_in_flight_batches import OneInFlightBatches
 
 LONE_BYTES_MAX: Final = 4_096  # below ``unacknowledged_bytes_max``; beyond, other costs matter
 _QOS_1: Final = b"\x32"  # the first byte: neither DUP nor RETAIN
 _NO_IDENTIFIER: Final = b"\x00\x00"
 _VARINT_CONTINUES: Final = 128  # Remaining Lengths from here on take two bytes
+
+
+class Gathering(Protocol):
+    """The gathering of packets of all clients; see ``one_in_flight_batches``."""
+
+    def begin(self, lane: "Lane") -> bool:
+        """Have a lane's packets taken in this turn; False when they go the other way."""
+        ...
+
+    def fill(self) -> None:
+        """Put all that waits into the open round."""
+        ...
+
+
+class OneInFlightConnection(PublishingConnection, Protocol):
+    """The connection of a client that waits for each PUBACK."""
+
+    lone: "OneInFlightPublisher | None"
+    inbound: Inbound
+    listener: ConnectionListener[Any]
+    transport: asyncio.Transport | None
+    is_framed: ClassVar[bool]
+    is_writable: bool
+    bytes_sent: int
+    state: State
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes of the stream of packets."""
+        ...
+
+    def send_now(self, data: bytes) -> None:
+        """Write bytes to the socket in this turn of the loop."""
+        ...
+
+    def failed_by(self, error: Exception) -> None:
+        """Close by an error, or a bug."""
+        ...
 
 
 class Lane:
@@ -31,9 +68,9 @@ class Lane:
 
     def __init__(
         self,
-        gathering: "OneInFlightBatches",
+        gathering: Gathering,
         partition: Partition,
-        connection: "MqttConnection",
+        connection: OneInFlightConnection,
     ) -> None:
         self.partition = partition
         self.listener = connection.listener
@@ -84,8 +121,8 @@ class OneInFlightPublisher:
 
     def __init__(
         self,
-        gathering: "OneInFlightBatches",
-        connection: "MqttConnection",
+        gathering: Gathering,
+        connection: OneInFlightConnection,
         likeness: Likeness,
         lane: Lane,
         record: tuple[bytes, bytes],
@@ -114,21 +151,15 @@ class OneInFlightPublisher:
         self.take: Callable[[bytes], None] = taking.send
 
     def begin(self) -> None:
-        """Take what is read from now on: without frames around it, from the transport itself."""
+        """Take what is read from now on; see ``MqttConnection.receive``."""
         connection = self.connection
         connection.lone = self
-        if not connection.is_framed:
-            vars(connection)["data_received"] = self.take
-            _look_again(connection)
 
     def _end(self) -> None:
         connection = self.connection
         if connection.lone is self:
             connection.lone = None
             del self.take  # its generator knows this publisher, and rings are not freed at once
-            if not connection.is_framed:
-                del vars(connection)["data_received"]
-                _look_again(connection)
 
     def _taking(self) -> Generator[None, bytes, None]:
         """Take what reads bring, until something else comes: see ``leave``.
@@ -136,13 +167,12 @@ class OneInFlightPublisher:
         A generator, whose ``send`` the transport calls: what each read is compared with is in
         locals, and none needs a frame of its own.
         """
-        connection, listener = self.connection, self.connection.listener
+        connection = self.connection
         waiting, begin, tail = self._lane.waiting, self._lane.begin, self._tail
         data = yield
         try:
             while True:
                 prefix, size_bytes = self._prefix, self._size_bytes
-                counted_bytes = 0 if connection.is_framed else size_bytes
                 id_at, tail_at = self.id_at, self.tail_at
                 while (
                     len(data) == size_bytes
@@ -154,16 +184,11 @@ class OneInFlightPublisher:
                 ):
                     self.data = data
                     waiting.append(self)
-                    connection.last_received_s = listener.now_s
-                    connection.bytes_received += counted_bytes
                     data = yield
                 if not self._is_ready_for(data):
                     break
             self.leave()
-            if connection.is_framed:
-                connection.receive(data)
-            else:
-                connection.data_received(data)
+            connection.receive(data)
         except Exception as fault:  # noqa: BLE001 - see ``failed_by``
             connection.failed_by(fault)
         yield  # nobody sends any more, and an end would be raised
@@ -232,9 +257,3 @@ class OneInFlightPublisher:
             self.published = self._inbound.join(self.run())
         self.data = None
         self.published(error)
-
-
-def _look_again(connection: "MqttConnection") -> None:
-    """Have the transport, which remembers what it calls, look at its protocol again."""
-    if connection.transport is not None:
-        connection.transport.set_protocol(connection)

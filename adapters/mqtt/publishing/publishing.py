@@ -7,7 +7,7 @@ append as the message. ``$delayed/<seconds>/<topic>`` is kept by ``gateway.delay
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 
@@ -15,7 +15,8 @@ from adapters.mqtt.access.client_access import ClientAccess
 from adapters.mqtt.delivery.distributor import Distributor
 from adapters.mqtt.errors import ReasonCode
 from adapters.mqtt.mapping import record_run
-from adapters.mqtt.publishing.delayed_topics import DELAYED_PREFIX, parse_delayed
+from adapters.mqtt.packets.delayed_topics import DELAYED_PREFIX, parse_delayed
+from adapters.mqtt.ports import SessionPort
 from adapters.mqtt.reading.feed_set import FeedSet
 from adapters.mqtt.retained.store import RetainedStore
 from adapters.mqtt.routes import Routes
@@ -28,9 +29,6 @@ from gateway.coalescer import Coalescer
 from gateway.delays.manager import Delays
 from gateway.errors import GatewayError, MessageTooLarge, StorageUnavailable, as_value
 from gateway.streams import InternalStream, Item
-
-if TYPE_CHECKING:  # sessions are asked, never made here
-    from adapters.mqtt.sessions.client_session import ClientSession
 
 EXACTLY_ONCE: Final = 2
 
@@ -82,7 +80,7 @@ class Publishing:
         """Call ``release`` no more."""
         self._append_queue.unhold(release)
 
-    def publish(self, run: PublishRun, session: "ClientSession", on_done: OnPublished) -> bool:
+    def publish(self, run: PublishRun, session: "SessionPort", on_done: OnPublished) -> bool:
         """Append a run; ``on_done`` when it is as durable as the flush policy promises.
 
         The topic is checked, its alias resolved, its publisher allowed. ``on_done`` gets the
@@ -127,7 +125,7 @@ class Publishing:
         self,
         client_id: str,
         will: Will,
-        session: "ClientSession | None",
+        session: "SessionPort | None",
         access: ClientAccess,
     ) -> None:
         """Publish a will; what becomes of it nobody waits for.
@@ -160,7 +158,7 @@ class Publishing:
             done(as_value(error))
 
     def release(
-        self, session: "ClientSession", packet_ids: Sequence[int], on_done: OnReleased
+        self, session: "SessionPort", packet_ids: Sequence[int], on_done: OnReleased
     ) -> None:
         """PUBREL came: forget the identifiers; ``on_done`` gets a code for each (3.7.2.1).
 
@@ -190,7 +188,7 @@ class Publishing:
             self._coalescer.seal()  # what is written again must not come after its removal
         self._inbound.put(items, done, coalescer=self._removals)
 
-    def forget(self, session: "ClientSession") -> None:
+    def forget(self, session: "SessionPort") -> None:
         """The session is over: its identifiers mean nothing any more."""
         keys = [inbound_key(session.client_id, packet_id) for packet_id in session.inbound]
         session.inbound.clear()
@@ -201,7 +199,7 @@ class Publishing:
             self._inbound.put(items, _ignore, coalescer=self._removals)
 
     def _publish_once(
-        self, run: PublishRun, session: "ClientSession", on_done: OnPublished
+        self, run: PublishRun, session: "SessionPort", on_done: OnPublished
     ) -> None:
         """Append those of a QoS 2 run that have not come before (section 4.3.3)."""
         known = session.inbound

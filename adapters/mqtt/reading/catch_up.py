@@ -11,26 +11,23 @@ import asyncio
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import structlog
 
-from adapters.mqtt.delivery.mixed_topics import MixedTopicBatch
+from adapters.mqtt.delivery.ended_index import AnyMatch, EndedIndex, Offer, common, match_at
+from adapters.mqtt.ports import Follower, Subscriber, SubscriberMatch
 from adapters.mqtt.reading.feed import RETRY_S, Feed
 from adapters.mqtt.reading.key_lookup import KeyLookup, Reach
 from adapters.mqtt.reading.pacing import Pace
 from adapters.mqtt.reading.shared_scans import SharedScan, SharedScans
 from adapters.mqtt.reading.slow_receiver import SlowReceiver
 from adapters.mqtt.reading.wanted_topics import WantedTopics
-from adapters.mqtt.subscriptions.ended import EndedIndex, common, match_at
+from adapters.mqtt.records.mixed_topic_batch import MixedTopicBatch
 from adapters.mqtt.subscriptions.trie import Match
 from adapters.mqtt.wire import PublishRun
 from gateway.errors import GatewayError, OffsetOutOfRange
 from gateway.model import Buffer, parse_batch_header
-
-if TYPE_CHECKING:  # who follows is served here, and finds this by its feeds
-    from adapters.mqtt.delivery.distributor import Follower, Subscriber, SubscriberMatch
-    from adapters.mqtt.subscriptions.ended import AnyMatch, Offer
 
 READ_BYTES_MAX: Final = 1_048_576
 SPANS_MAX: Final = 16  # read for one piece: what lies between them is not wanted

@@ -10,8 +10,6 @@ from typing import Final, Protocol
 
 import structlog
 
-from adapters.mqtt.config import RouteConfig
-from adapters.mqtt.delivery.mixed_topics import MixedTopicBatch
 from adapters.mqtt.mapping import mixed_runs_of_batch, runs_of_batch
 from adapters.mqtt.reading.slow_receivers import NO_BOUNDS, LagBounds, SlowReceivers
 from adapters.mqtt.records.foreign_batches import (
@@ -20,8 +18,10 @@ from adapters.mqtt.records.foreign_batches import (
     handed_out_together,
     kept_bytes,
 )
+from adapters.mqtt.records.mixed_topic_batch import MixedTopicBatch
 from adapters.mqtt.records.native_runs import have_left, runs_of_native, was_live
 from adapters.mqtt.records.record_kinds import CORRUPT_BATCH
+from adapters.mqtt.route_config import RouteConfig
 from adapters.mqtt.wire import PublishRun
 from gateway.broker import Broker
 from gateway.clock import Clock
@@ -44,7 +44,7 @@ log = structlog.get_logger()
 
 
 class Live(Protocol):
-    """Who gets what is new."""
+    """Delivery of new messages to connected receivers."""
 
     @property
     def wants_runs(self) -> bool:

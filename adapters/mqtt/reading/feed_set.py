@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 import structlog
 
-from adapters.mqtt.config import RouteConfig
 from adapters.mqtt.reading.catch_up import CatchUp, Matcher
 from adapters.mqtt.reading.feed import Feed, Live
 from adapters.mqtt.reading.pacing import Pace
 from adapters.mqtt.reading.slow_receivers import LagBounds
+from adapters.mqtt.route_config import RouteConfig
 from adapters.mqtt.routes import RoutedTopic, Routes
 from adapters.mqtt.wire import PublishRun
 from gateway.broker import Broker

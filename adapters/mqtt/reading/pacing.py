@@ -7,6 +7,7 @@ from typing import Final
 
 SLICE_S: Final = 0.002
 IDLE_TURN_S: Final = 0.0002  # a turn of the loop that is shorter had next to nothing to do
+FILTERS_PER_STEP: Final = 32  # of one client, worked on before others come
 
 
 class Pace:

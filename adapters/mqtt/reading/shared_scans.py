@@ -5,10 +5,9 @@ ride, where they stand is said once for all of them.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:  # who follows is served here, and finds this by its feeds
-    from adapters.mqtt.delivery.distributor import Follower
+from adapters.mqtt.ports import Follower
 
 TURNS_A_TURN_OF_ALL: Final = 4  # one of so many turns is not the last ride's
 

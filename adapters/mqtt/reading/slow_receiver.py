@@ -1,26 +1,39 @@
 """One receiver that is too slow for QoS 0: where in the log it is, and what it gets from there."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
 
 from adapters.mqtt.delivery.at_most_once import fitting_parts, form_for
-from adapters.mqtt.delivery.mixed_topics import HEAD_BYTES_MAX, MixedTopicBatch
+from adapters.mqtt.delivery.ended_index import AnyMatch, MatchWithEnded
+from adapters.mqtt.delivery.mixed_topics import HEAD_BYTES_MAX
 from adapters.mqtt.delivery.publish_forms import PacketHeads, heads_of, join_at_most_once
+from adapters.mqtt.ports import FeedPort, SessionPort, SubscriberMatch
+from adapters.mqtt.records.mixed_topic_batch import MixedTopicBatch
 from adapters.mqtt.records.native_runs import was_live
-from adapters.mqtt.subscriptions.ended import EndedSubscription, MatchWithEnded
+from adapters.mqtt.subscriptions.ended import EndedSubscription
 from adapters.mqtt.subscriptions.subscription import Subscription
 from adapters.mqtt.wire import PublishRun, Version
 from features.expiry import remaining_s
 
-if TYPE_CHECKING:  # sessions and feeds know this
-    from adapters.mqtt.delivery.distributor import SubscriberMatch
-    from adapters.mqtt.reading.feed import Feed
-    from adapters.mqtt.reading.slow_receivers import SlowReceivers
-    from adapters.mqtt.sessions.client_session import ClientSession
-    from adapters.mqtt.subscriptions.ended import AnyMatch
-
 _NOT_KNOWN: Final = -1
 _ALWAYS: Final = -1  # less than any buffer has: see ``ClientSession.live_bytes_max``
+
+
+class SlowReceiverOwner(Protocol):
+    """The slow receivers of one feed; see ``slow_receivers``."""
+
+    @property
+    def feed(self) -> FeedPort:
+        """The feed."""
+        ...
+
+    def is_beyond(self, offset: int) -> bool:
+        """Say whether an offset is further back than the bounds allow."""
+        ...
+
+    def remove(self, slow_receiver: "SlowReceiver") -> None:
+        """Forget one that is behind no more."""
+        ...
 
 
 class SlowReceiver:
@@ -44,7 +57,7 @@ class SlowReceiver:
     )
 
     def __init__(
-        self, session: "ClientSession", lagging: "SlowReceivers", number: int, start: int
+        self, session: "SessionPort", lagging: SlowReceiverOwner, number: int, start: int
     ) -> None:
         self.session = session
         self.lagging = lagging
@@ -53,7 +66,7 @@ class SlowReceiver:
         self.early_from = _NOT_KNOWN
         self.behind: dict[int, int] = {}
         self.outstanding = 0
-        self.replaced: dict[str, EndedSubscription] = {}
+        self.replaced: dict[str, EndedSubscription[SessionPort]] = {}
         session.slow_receivers[lagging.feed.partition_id] = self
         session.live_bytes_max = _ALWAYS
 
@@ -114,6 +127,12 @@ class SlowReceiver:
 
     # --- what it gets
 
+    def wanted_filters(self) -> Iterator[str]:
+        """See ``FollowerPort``: all of its session's own subscriptions."""
+        for subscription in self.session.subscriptions.values():
+            if subscription.group is None:
+                yield subscription.topic_filter
+
     def replace(self, subscription: Subscription, live: Mapping[int, int]) -> None:
         """Another one takes the place of a subscription, from the ``live`` offsets on."""
         partition_id = self.lagging.feed.partition_id
@@ -127,7 +146,7 @@ class SlowReceiver:
                 ends={partition_id: end},
             )
 
-    def match_of(self, match: "SubscriberMatch") -> "AnyMatch":
+    def match_of(self, match: "SubscriberMatch") -> AnyMatch:
         """Return what its session wants, with what that was before."""
         replaced = self.replaced
         if not replaced:
@@ -142,7 +161,7 @@ class SlowReceiver:
         start: int,
         stop: int,
         match: "SubscriberMatch",
-        feed: "Feed",  # noqa: ARG002 - it is the one that it is behind on
+        feed: FeedPort,  # noqa: ARG002 - it is the one that it is behind on
     ) -> int:
         """See ``CatchUp``."""
         count = stop - start
@@ -172,7 +191,7 @@ class SlowReceiver:
         mixed: MixedTopicBatch,
         places: range,
         matches: "Mapping[PublishRun, SubscriberMatch]",
-        feed: "Feed",
+        feed: FeedPort,
     ) -> int | None:
         """See ``CatchUp``, and ``send_mixed_topics``, which does the same for QoS 1 and 2."""
         services, connection = self.session.services, self.session.connection

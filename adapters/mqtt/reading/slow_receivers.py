@@ -11,15 +11,12 @@ leaves: of that, it reads all from where the live end was. docs/adr/0015 has the
 from bisect import insort
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from adapters.mqtt.ports import FeedPort, SessionPort
 from adapters.mqtt.reading.slow_receiver import SlowReceiver
 from adapters.mqtt.wire import PUBLISHES, MixedTopicPublishes, PublishRun
 from gateway.clock import Clock
-
-if TYPE_CHECKING:  # feeds have this, and sessions come here by way of them
-    from adapters.mqtt.reading.feed import Feed
-    from adapters.mqtt.sessions.client_session import ClientSession
 
 MARKS: Final = 256  # steps in which the bounds are measured
 _FAR: Final = 1 << 62
@@ -48,9 +45,9 @@ class _Mark(NamedTuple):
 class SlowReceivers:
     """Those of one feed. ``members``: who is behind; nobody else costs anything here."""
 
-    def __init__(self, feed: "Feed", clock: Clock, bounds: LagBounds) -> None:
+    def __init__(self, feed: "FeedPort", clock: Clock, bounds: LagBounds) -> None:
         self.feed = feed
-        self.members: dict[ClientSession, SlowReceiver] = {}
+        self.members: dict[SessionPort, SlowReceiver] = {}
         self._clock = clock
         self._bounds = bounds
         self._issued = 0  # messages that have left early
@@ -69,7 +66,7 @@ class SlowReceivers:
         if self.members:
             self._pending.append(early)
 
-    def holds_back(self, session: "ClientSession", run: PublishRun) -> bool:
+    def holds_back(self, session: "SessionPort", run: PublishRun) -> bool:
         """Say whether messages of QoS 0 that come now reach a session later, from the log.
 
         It is asked for who is slow, or behind anywhere.
@@ -84,7 +81,7 @@ class SlowReceivers:
         slow_receiver.outstanding += len(run.payloads)
         return True
 
-    def _fall_behind(self, session: "ClientSession", run: PublishRun) -> SlowReceiver:
+    def _fall_behind(self, session: "SessionPort", run: PublishRun) -> SlowReceiver:
         """Let a session be behind from a run on."""
         number, offset = run.left_early, self.feed.live_offset
         if not number:
@@ -116,7 +113,7 @@ class SlowReceivers:
         if self.members:  # others, or it is behind again
             self._pending = deque(pending)
 
-    def _give(self, session: "ClientSession", early: Early) -> None:
+    def _give(self, session: "SessionPort", early: Early) -> None:
         services = session.services
         for whole in early.runs() if isinstance(early, MixedTopicPublishes) else (early,):
             run = self._not_seen(whole)

@@ -5,15 +5,12 @@ here are only those who are being served. Filters without a wildcard are one set
 speed of C; the others are a tree over topic levels.
 """
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
-from adapters.mqtt.reading.slow_receiver import SlowReceiver
+from adapters.mqtt.ports import Follower
 from adapters.mqtt.subscriptions.filters import has_wildcard
 from gateway.storage import WantedKeys
-
-if TYPE_CHECKING:  # sessions and groups are served by who asks here
-    from adapters.mqtt.delivery.distributor import Follower
 
 KNOWN_TOPICS_MAX: Final = 65_536  # answers that are remembered where there are wildcards
 KNOWN_TOPIC_BYTES_MAX: Final = 1_024  # longer names are looked at each time
@@ -55,7 +52,7 @@ class WantedTopics:
             return number
         self._counts.append(len(self._filters))
         self.revision += 1
-        for topic_filter in _filters_of(follower):
+        for topic_filter in follower.wanted_filters():
             self._add_filter(topic_filter)
         return number
 
@@ -117,23 +114,6 @@ class WantedTopics:
 
     def _look(self, topic: bytes) -> bool:
         return topic in self._exact or _matches(self._root, topic)
-
-
-def _filters_of(follower: "Follower") -> Iterator[str]:
-    """Yield what a follower wants; a session at QoS 0 only where it is a slow_receiver."""
-    if isinstance(follower, SlowReceiver):
-        for subscription in follower.session.subscriptions.values():
-            if subscription.group is None:
-                yield subscription.topic_filter
-    elif follower.is_group:
-        yield follower.topic_filter
-    else:
-        for subscription in follower.subscriptions.values():
-            if subscription.group is None and subscription.qos:
-                yield subscription.topic_filter
-        if follower.ended is not None:
-            for one in follower.ended.by_number.values():
-                yield one.subscription.topic_filter
 
 
 class _Known(dict[bytes, bool]):

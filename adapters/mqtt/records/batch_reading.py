@@ -4,11 +4,15 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from adapters.mqtt.config import RouteConfig
-from adapters.mqtt.delivery.mixed_topics import MEDLEY_BYTES_MAX, MEDLEY_MAX, MixedTopicBatch
+from adapters.mqtt.records.mixed_topic_batch import (
+    MIXED_TOPICS_BYTES_MAX,
+    MIXED_TOPICS_MAX,
+    MixedTopicBatch,
+)
 from adapters.mqtt.records.record_columns import Places, slice_record, stretch_of
 from adapters.mqtt.records.record_kinds import begin_run, is_wanted, kind_of
 from adapters.mqtt.records.record_skipping import TOPIC_BYTES, skip_records
+from adapters.mqtt.route_config import RouteConfig
 from adapters.mqtt.wire import PublishRun
 from gateway.model import BatchHeader
 
@@ -126,8 +130,8 @@ class BatchReading:
             self._wants,
             self._offset_delta,
         )
-        last, alike, room_bytes = None, 0, MEDLEY_BYTES_MAX
-        for delta in range(first_delta, first_delta + min(self._left + 1, MEDLEY_MAX)):
+        last, alike, room_bytes = None, 0, MIXED_TOPICS_BYTES_MAX
+        for delta in range(first_delta, first_delta + min(self._left + 1, MIXED_TOPICS_MAX)):
             found_delta, key, value, places = slice_record(data, position)
             if found_delta != delta or delta > self._header.last_offset_delta or value is None:
                 break

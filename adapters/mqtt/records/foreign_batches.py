@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from adapters.mqtt.config import RouteConfig
-from adapters.mqtt.delivery.mixed_topics import MixedTopicBatch
 from adapters.mqtt.mapping import SteadyDeadline, mixed_runs_of_batch, runs_of_batch
+from adapters.mqtt.records.mixed_topic_batch import MixedTopicBatch
+from adapters.mqtt.route_config import RouteConfig
 from adapters.mqtt.wire import PublishRun
 from gateway.model import COMPRESSION_MASK, Buffer, parse_batch_header
 

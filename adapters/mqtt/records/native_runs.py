@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from adapters.mqtt.publishing.one_in_flight_batches import OneInFlightMessages
+from adapters.mqtt.records.one_in_flight_messages import OneInFlightMessages
 from adapters.mqtt.wire import MixedTopicPublishes, PublishRun
 from gateway.model import DELIVER_AT
 

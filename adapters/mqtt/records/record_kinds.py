@@ -5,9 +5,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from adapters.mqtt.config import RouteConfig
 from adapters.mqtt.records.headers import NULL_VALUE, StoredHeaders, parse_headers
 from adapters.mqtt.records.record_skipping import TOPIC_BYTES
+from adapters.mqtt.route_config import RouteConfig
 from adapters.mqtt.subscriptions.filters import is_topic_name
 from adapters.mqtt.wire import PublishRun
 

@@ -6,26 +6,24 @@ one entry of the outbox; the others, and those to clients with topic aliases, le
 
 import struct
 from itertools import repeat
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from adapters.mqtt.delivery.at_most_once import send_part
-from adapters.mqtt.delivery.outbox import RETAINED, packet_id_of
+from adapters.mqtt.inflight.outbox import RETAINED, packet_id_of
 from adapters.mqtt.packets.primitives import encode_varint
 from adapters.mqtt.packets.properties import encode_publish_properties
+from adapters.mqtt.ports import SessionPort
 from adapters.mqtt.retained.store import Retained, RetainedStretch
 from adapters.mqtt.subscriptions.subscription import Subscription
 from adapters.mqtt.wire import NO_PROPERTIES, PublishRun, Version
 from features.expiry import remaining_s
-
-if TYPE_CHECKING:  # sessions ask for this by way of their services
-    from adapters.mqtt.sessions.client_session import ClientSession
 
 _RETAINED_PUBLISH: Final = 0x31
 _SHORT: Final = struct.Struct(">H")
 _NO_OFFSET: Final = -1
 
 
-def wants_runs(session: "ClientSession", subscription: Subscription) -> bool:
+def wants_runs(session: "SessionPort", subscription: Subscription) -> bool:
     """Say whether each message is to be looked at: who published it, or its topic's alias."""
     connection = session.connection
     assert connection is not None
@@ -33,7 +31,7 @@ def wants_runs(session: "ClientSession", subscription: Subscription) -> bool:
 
 
 def send_retained_part(
-    session: "ClientSession", subscription: Subscription, part: Retained
+    session: "SessionPort", subscription: Subscription, part: Retained
 ) -> None:
     """Send messages that the session is ready for and, at QoS 1 and 2, has room for."""
     if isinstance(part, RetainedStretch):
@@ -42,7 +40,7 @@ def send_retained_part(
         _send_run(session, subscription, part)
 
 
-def _send_run(session: "ClientSession", subscription: Subscription, run: PublishRun) -> None:
+def _send_run(session: "SessionPort", subscription: Subscription, run: PublishRun) -> None:
     if subscription.no_local and run.client_id == session.client_id:
         return
     expiry_s = None
@@ -68,7 +66,7 @@ def _send_run(session: "ClientSession", subscription: Subscription, run: Publish
 
 
 def _send_stretch(
-    session: "ClientSession", subscription: Subscription, stretch: RetainedStretch
+    session: "SessionPort", subscription: Subscription, stretch: RetainedStretch
 ) -> None:
     connection = session.connection
     assert connection is not None

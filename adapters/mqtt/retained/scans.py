@@ -2,17 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from adapters.mqtt.access.exact_denials import ExactDenials
 from adapters.mqtt.delivery.at_most_once import send_part
+from adapters.mqtt.delivery.exact_denials import ExactDenials
+from adapters.mqtt.ports import SessionPort
 from adapters.mqtt.retained.delivery import send_retained_part, wants_runs
 from adapters.mqtt.retained.store import Retained, RetainedStore, RetainedStretch
 from adapters.mqtt.subscriptions.subscription import Subscription
 from adapters.mqtt.wire import PublishRun
-
-if TYPE_CHECKING:  # sessions ask for this by way of their services
-    from adapters.mqtt.sessions.client_session import ClientSession
 
 PAGES_PER_TURN: Final = 2
 PAGE_MAX: Final = 512
@@ -29,9 +27,9 @@ class RetainedScans:
         self.sys_values: Callable[[str], Sequence[tuple[bytes, bytes]]] | None = None
         self.exact_denials: ExactDenials | None = None
         self._retained = retained
-        self._scanning: set[ClientSession] = set()  # they go on in the loop's next turn
+        self._scanning: set[SessionPort] = set()  # they go on in the loop's next turn
 
-    def send_sys(self, session: "ClientSession", subscription: Subscription) -> None:
+    def send_sys(self, session: "SessionPort", subscription: Subscription) -> None:
         """Send the present ``$SYS`` values, which are retained in memory only, at QoS 0."""
         if self.sys_values is None:
             return
@@ -43,7 +41,7 @@ class RetainedScans:
             run = PublishRun(topic, [payload], retain=True)
             send_part(session, run, 0, 1, retain=True, identifiers=identifiers)
 
-    def send(self, session: "ClientSession") -> None:
+    def send(self, session: "SessionPort") -> None:
         """Send the next pages of what a session's new subscriptions wait for, once in a turn.
 
         A read may bring thousands of acknowledgements, each of which says to go on; what is
@@ -73,18 +71,18 @@ class RetainedScans:
             for part in parts:
                 send_retained_part(session, subscription, part)
 
-    def _go_on_next_turn(self, session: "ClientSession") -> None:
+    def _go_on_next_turn(self, session: "SessionPort") -> None:
         if session not in self._scanning:
             self._scanning.add(session)
             asyncio.get_running_loop().call_soon(self._go_on, session)
 
-    def _go_on(self, session: "ClientSession") -> None:
+    def _go_on(self, session: "SessionPort") -> None:
         self._scanning.discard(session)
         session.go_on()
 
 
 def _without_denied(
-    parts: Sequence[Retained], session: "ClientSession", denials: ExactDenials
+    parts: Sequence[Retained], session: "SessionPort", denials: ExactDenials
 ) -> list[Retained]:
     """Leave out the messages whose topics the session may not read."""
     found: list[Retained] = []

@@ -6,70 +6,39 @@ its window was full or it was away; then it reads the log until it has caught up
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import Final, Literal
 
-from adapters.mqtt.access.read_access import NOTHING
 from adapters.mqtt.codec import encode_acks
 from adapters.mqtt.delivery.at_most_once import fitting_parts, form_for
-from adapters.mqtt.delivery.mixed_topics import MixedTopicBatch, send_mixed_topics
-from adapters.mqtt.delivery.outbox import RETAINED, Outbox, packet_id_of
+from adapters.mqtt.delivery.mixed_topics import send_mixed_topics
+from adapters.mqtt.inflight.outbox import RETAINED, Outbox, packet_id_of
+from adapters.mqtt.ports import (
+    FeedPort,
+    GroupPort,
+    SessionConnection,
+    SessionPort,
+    SlowReceiverPort,
+    SubscriberMatch,
+)
+from adapters.mqtt.records.mixed_topic_batch import MixedTopicBatch
 from adapters.mqtt.sessions.journal import SessionJournal
+from adapters.mqtt.sessions.ports import SessionServices
+from adapters.mqtt.sessions.read_access import NOTHING
+from adapters.mqtt.subscriptions.ended import EndedSubscriptions
 from adapters.mqtt.subscriptions.subscription import Subscription
 from adapters.mqtt.wire import (
     AckRun,
     PacketType,
     PublishRun,
-    Version,
     Will,
 )
 from features.expiry import remaining_s
-from gateway.errors import GatewayError, StorageUnavailable
+from gateway.errors import StorageUnavailable
 from gateway.model import Buffer
 
-if TYPE_CHECKING:  # the session's surroundings know sessions
-    from adapters.mqtt.access.client_access import ClientAccess
-    from adapters.mqtt.delivery.distributor import SubscriberMatch
-    from adapters.mqtt.reading.feed import Feed
-    from adapters.mqtt.reading.slow_receiver import SlowReceiver
-    from adapters.mqtt.sessions.session_context import SessionContext
-    from adapters.mqtt.shared_subscriptions.groups import ShareGroup
-    from adapters.mqtt.subscriptions.ended import EndedSubscriptions
-
 NOT_FOUND: Final = 0x92
-
-
-class SessionConnection(Protocol):
-    """What a session needs of its connection."""
-
-    access: "ClientAccess | None"
-    peer_host: str
-    version: Version
-    receive_maximum: int
-    packet_bytes_max: int
-    topic_alias_maximum: int
-    aliases: dict[bytes, int]
-    out_bytes: int
-    is_closing: bool
-    with_will: bool
-    session_expiry_interval: int | None
-
-    def send(self, *data: Buffer) -> None:
-        """Queue bytes; see ``gateway.connection``."""
-        ...
-
-    def fail(self, error: GatewayError) -> None:
-        """Close, because what was sent, or was to be, cannot be kept."""
-        ...
-
-    def taken_over(self) -> None:
-        """Another connection has come with this client identifier."""
-        ...
-
-    def quota_exceeded(self) -> None:
-        """More waits for this receiver than it may make us keep."""
-        ...
 
 
 class ClientSession:
@@ -106,7 +75,7 @@ class ClientSession:
 
     is_group: Literal[False] = False
 
-    def __init__(self, client_id: str, services: "SessionContext") -> None:
+    def __init__(self, client_id: str, services: SessionServices) -> None:
         self.client_id = client_id
         self.services = services
         self.connection: SessionConnection | None = None
@@ -118,16 +87,16 @@ class ClientSession:
         self.will: Will | None = None
         self.subscriptions: dict[str, Subscription] = {}  # by the filter as the client wrote it
         self.filter_bytes = 0  # of all of them
-        self.ended: EndedSubscriptions | None = None  # whose rest still leaves
+        self.ended: EndedSubscriptions[SessionPort] | None = None  # whose rest still leaves
         self.forbidden = NOTHING  # those out of force, see ``rights.reading``
-        self.groups: dict[str, ShareGroup] = {}
+        self.groups: dict[str, GroupPort] = {}
         self.holder = services.lanes.new_holder()  # of messages of shared subscriptions
         self.outbox = Outbox()
         self.journal = SessionJournal(self)
         self.inbound: set[int] = set()  # QoS 2 identifiers that wait for PUBREL
         self.behind: dict[int, int] = {}
         # Where it is too slow for QoS 0, by partition id; waiting for it, more: ``at_most_once``.
-        self.slow_receivers: dict[int, SlowReceiver] = {}
+        self.slow_receivers: dict[int, SlowReceiverPort] = {}
         self.live_bytes_max = services.receiver_bytes_max
         self.positions: dict[int, int] = {}  # while it is away
         # Who waits for retained messages by filter, and the topic they are at.
@@ -161,9 +130,18 @@ class ClientSession:
             and connection.out_bytes <= self.services.receiver_bytes_max
         )
 
+    def wanted_filters(self) -> Iterator[str]:
+        """See ``FollowerPort``: of QoS 1 and 2; QoS 0 is for who is there when it comes."""
+        for subscription in self.subscriptions.values():
+            if subscription.group is None and subscription.qos:
+                yield subscription.topic_filter
+        if self.ended is not None:
+            for one in self.ended.by_number.values():
+                yield one.subscription.topic_filter
+
     # --- sending
 
-    def offer(self, run: PublishRun, match: "SubscriberMatch", feed: "Feed") -> None:
+    def offer(self, run: PublishRun, match: SubscriberMatch, feed: FeedPort) -> None:
         """Send what is new and of QoS 1 or 2, or note from where on the log is to be read."""
         if feed.partition_id in self.behind:
             return
@@ -173,7 +151,7 @@ class ClientSession:
             self.behind[feed.partition_id] = run.base_offset + taken
 
     def take(
-        self, run: PublishRun, start: int, stop: int, match: "SubscriberMatch", feed: "Feed"
+        self, run: PublishRun, start: int, stop: int, match: SubscriberMatch, feed: FeedPort
     ) -> int:
         """See ``CatchUp``: QoS 0 is for those who were there when it came."""
         if match.no_local and run.client_id == self.client_id:
@@ -210,8 +188,8 @@ class ClientSession:
         self,
         mixed: MixedTopicBatch,
         places: range,
-        matches: "Mapping[PublishRun, SubscriberMatch]",
-        feed: "Feed",
+        matches: Mapping[PublishRun, SubscriberMatch],
+        feed: FeedPort,
     ) -> int | None:
         """See ``CatchUp``."""
         return send_mixed_topics(self, mixed, places, matches, feed.partition_id)

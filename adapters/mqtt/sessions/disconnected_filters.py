@@ -6,15 +6,10 @@ back meanwhile has them in force at once.
 """
 
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING
 
-from adapters.mqtt.delivery.distributor import Subscriber
-from adapters.mqtt.reading.pacing import Pace
-from adapters.mqtt.sessions.filter_work import FILTERS_PER_STEP
+from adapters.mqtt.ports import SessionPort, Subscriber
+from adapters.mqtt.reading.pacing import FILTERS_PER_STEP, Pace
 from adapters.mqtt.subscriptions.trie import SubscriptionTrie
-
-if TYPE_CHECKING:  # sessions know their services, which have this
-    from adapters.mqtt.sessions.client_session import ClientSession
 
 
 class DisconnectedFilters:
@@ -29,9 +24,9 @@ class DisconnectedFilters:
         self._trie = trie
         self._pace = pace
         self._start = start
-        self._left: dict[ClientSession, list[str]] = {}  # filters still to be removed
+        self._left: dict[SessionPort, list[str]] = {}  # filters still to be removed
 
-    def leave(self, session: "ClientSession", filters: list[str]) -> None:
+    def leave(self, session: "SessionPort", filters: list[str]) -> None:
         """Let filters of a session match nothing more, and remove them."""
         if len(filters) <= FILTERS_PER_STEP and session not in self._left:
             self._remove(session, filters)
@@ -40,25 +35,25 @@ class DisconnectedFilters:
         self._left[session] = filters
         self._start(self._over_turns(session))
 
-    def come_back(self, session: "ClientSession", forbidden: Iterable[str]) -> None:
+    def come_back(self, session: "SessionPort", forbidden: Iterable[str]) -> None:
         """Leave the rest of a session's filters where they are, but for those out of force."""
         if self._left.pop(session, None) is None:
             return
         self._trie.resume(session)
         self._remove(session, forbidden)
 
-    def _remove(self, session: "ClientSession", filters: Iterable[str]) -> None:
+    def _remove(self, session: "SessionPort", filters: Iterable[str]) -> None:
         for topic_filter in filters:
             self._trie.remove(topic_filter, session)
 
-    async def _over_turns(self, session: "ClientSession") -> None:
+    async def _over_turns(self, session: "SessionPort") -> None:
         while session in self._left:
             async with self._pace:
                 self._step(session)
                 while session in self._left and not self._pace.is_over:
                     self._step(session)
 
-    def _step(self, session: "ClientSession") -> None:
+    def _step(self, session: "SessionPort") -> None:
         left = self._left.get(session)
         if left is None:
             return

@@ -16,14 +16,12 @@ import struct
 from collections import deque
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from adapters.mqtt.delivery.outbox import Inflight
+from adapters.mqtt.inflight.outbox import Inflight
+from adapters.mqtt.ports import ContextPort, SessionConnection, SessionPort
 from gateway.errors import CorruptBatch, GatewayError
 from gateway.model import Buffer
-
-if TYPE_CHECKING:  # the session has its journal
-    from adapters.mqtt.sessions.client_session import ClientSession, SessionConnection
 
 RUNS_MAX: Final = 1_000  # of one record
 RECORD_BYTES_MAX: Final = 512 * 1024
@@ -52,6 +50,21 @@ class Leaving(NamedTuple):
     is_waiting: bool
 
 
+class JournalServices(ContextPort, Protocol):
+    """Services that a journal uses."""
+
+    def journal_soon(self, journal: "SessionJournal") -> None:
+        """Have a session's journal written at the end of this turn of the loop."""
+
+
+class JournaledSession(SessionPort, Protocol):
+    """A session that has a journal."""
+
+    @property
+    def services(self) -> JournalServices:
+        """The services that all sessions share."""
+
+
 class SessionJournal:
     """What one session has sent, as far as it is not acknowledged."""
 
@@ -66,7 +79,7 @@ class SessionJournal:
         "unkept",
     )
 
-    def __init__(self, session: "ClientSession") -> None:
+    def __init__(self, session: JournaledSession) -> None:
         self.session = session
         self._new: list[Inflight] = []
         self._new_bytes = 0

@@ -10,28 +10,24 @@ more bytes than it keeps up with.
 
 import asyncio
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING
 
 import structlog
 
 from adapters.mqtt.codec import encode_acks
 from adapters.mqtt.delivery.at_most_once import EXACTLY_ONCE, fitting_parts
-from adapters.mqtt.delivery.outbox import RETAINED, Inflight, Unsettled, packet_id_of
 from adapters.mqtt.delivery.publish_forms import PublishForm, form_of
+from adapters.mqtt.inflight.outbox import RETAINED, Inflight, Unsettled, packet_id_of
+from adapters.mqtt.ports import FeedPort, SessionConnection, SessionPort
 from adapters.mqtt.wire import PACKET_ID_MAX, PacketType, PublishRun
 from features.expiry import remaining_s
 from features.ranges import RangeSet
 from gateway.errors import GatewayError, OffsetOutOfRange
 
-if TYPE_CHECKING:  # sessions start their redelivery
-    from adapters.mqtt.reading.feed import Feed
-    from adapters.mqtt.sessions.client_session import ClientSession, SessionConnection
-
 log = structlog.get_logger()
 
 
 def redeliver(
-    session: "ClientSession", connection: "SessionConnection"
+    session: "SessionPort", connection: "SessionConnection"
 ) -> Coroutine[object, object, None]:
     """Send PUBREL again; return what sends the messages again and lets the session go on.
 
@@ -49,7 +45,7 @@ class _Redelivery:
     nothing new leaves meanwhile.
     """
 
-    def __init__(self, session: "ClientSession", connection: "SessionConnection") -> None:
+    def __init__(self, session: "SessionPort", connection: "SessionConnection") -> None:
         self._session = session
         self._services = session.services
         self._outbox = session.outbox
@@ -227,7 +223,7 @@ class _Redelivery:
             self._session.on_progress = None
 
 
-async def _read(feed: "Feed", offset: int, end: int) -> tuple[list[PublishRun], int]:
+async def _read(feed: FeedPort, offset: int, end: int) -> tuple[list[PublishRun], int]:
     """Read from ``offset``, or from where the log begins now. Errors: as ``Feed.read``."""
     while True:
         offset = max(offset, feed.log_start_offset)

@@ -12,8 +12,9 @@ from typing import Final
 
 import structlog
 
+from adapters.mqtt.ports import SessionConnection
 from adapters.mqtt.publishing.wills import Wills, delay_s
-from adapters.mqtt.sessions.client_session import ClientSession, SessionConnection
+from adapters.mqtt.sessions.client_session import ClientSession
 from adapters.mqtt.sessions.restoring import restore
 from adapters.mqtt.sessions.session_context import SessionContext
 from adapters.mqtt.sessions.store import state_key

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import structlog
 
-from adapters.mqtt.delivery.outbox import RETAINED, Inflight, Outbox
+from adapters.mqtt.inflight.outbox import RETAINED, Inflight, Outbox
 from adapters.mqtt.sessions.client_session import ClientSession
 from adapters.mqtt.sessions.journal import decode_runs
 from adapters.mqtt.sessions.session_context import SessionContext

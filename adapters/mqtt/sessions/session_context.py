@@ -7,18 +7,18 @@ feeds and the store. Everything is on the event loop.
 import asyncio
 from collections.abc import Coroutine, Iterable
 
-from adapters.mqtt.access.read_access import forbidden_to, put_in_force
 from adapters.mqtt.config import MqttConfig
-from adapters.mqtt.delivery.distributor import Distributor, Follower
+from adapters.mqtt.delivery.distributor import Distributor
+from adapters.mqtt.ports import Follower, GroupPort, SessionConnection, SessionPort
 from adapters.mqtt.reading.feed_set import FeedSet
-from adapters.mqtt.reading.pacing import Pace
+from adapters.mqtt.reading.pacing import FILTERS_PER_STEP, Pace
 from adapters.mqtt.retained.scans import RetainedScans
 from adapters.mqtt.retained.store import RetainedStore
-from adapters.mqtt.sessions.client_session import ClientSession, SessionConnection
 from adapters.mqtt.sessions.disconnected_filters import DisconnectedFilters
-from adapters.mqtt.sessions.filter_work import FILTERS_PER_STEP
+from adapters.mqtt.sessions.ended_registry import EndedRegistry
 from adapters.mqtt.sessions.journal import SessionJournal
 from adapters.mqtt.sessions.journal_writer import JournalWriter
+from adapters.mqtt.sessions.read_access import forbidden_to, put_in_force
 from adapters.mqtt.sessions.redelivery import redeliver
 from adapters.mqtt.sessions.store import SessionStore
 from adapters.mqtt.sessions.subscribing import Subscribing
@@ -26,7 +26,6 @@ from adapters.mqtt.shared_subscriptions.groups import ShareGroup
 from adapters.mqtt.shared_subscriptions.lanes import ShareLanes
 from adapters.mqtt.shared_subscriptions.returned import Returning
 from adapters.mqtt.statistics.counters import Counters
-from adapters.mqtt.subscriptions.ended_registry import EndedRegistry
 from adapters.mqtt.subscriptions.filters import filter_bytes
 from adapters.mqtt.subscriptions.subscription import Subscription
 from gateway.clock import Clock
@@ -56,7 +55,7 @@ class SessionContext:
         self.retained = retained
         self.retained_scans = RetainedScans(retained)
         self.receiver_bytes_max = config.receiver_bytes_max
-        self.dirty: set[ClientSession] = set()
+        self.dirty: set[SessionPort] = set()
         self.endings = EndedRegistry(
             distributor.ended,
             counters,
@@ -65,7 +64,7 @@ class SessionContext:
             filter_bytes_max=config.session.filter_bytes_max,
         )
         self.subscribing = Subscribing(self)
-        self.dirty_groups: set[ShareGroup] = set()
+        self.dirty_groups: set[GroupPort] = set()
         self.groups: dict[str, ShareGroup] = {}  # by the filter as members write it
         self.lanes = ShareLanes(clock, feeds, self.groups, shares)
         self._writer = JournalWriter(store, self.lanes)
@@ -95,7 +94,7 @@ class SessionContext:
 
     # --- coming and going
 
-    def attach(self, session: ClientSession, connection: SessionConnection) -> None:
+    def attach(self, session: SessionPort, connection: SessionConnection) -> None:
         """Begin to deliver: first what was on its way, then what was missed, then what is new."""
         session.is_attached = True
         session.outbox.window = min(
@@ -120,7 +119,7 @@ class SessionContext:
         else:
             session.go_on()
 
-    def detach(self, session: ClientSession) -> None:
+    def detach(self, session: SessionPort) -> None:
         """The connection has gone: keep where the session stands."""
         self.write_journals()
         self.endings.detach(session)
@@ -138,7 +137,7 @@ class SessionContext:
         for group in tuple(session.groups.values()):
             self.part(group, session)
 
-    def positions_of(self, session: ClientSession) -> dict[int, int]:
+    def positions_of(self, session: SessionPort) -> dict[int, int]:
         """Return where a session stands, by partition id; empty when it reads no log."""
         if not session.reads_log:
             return {}
@@ -147,7 +146,7 @@ class SessionContext:
         return {**self.feeds.live_offsets(), **session.behind}
 
     def _positions_to_read(
-        self, reader: ClientSession | ShareGroup, positions: dict[int, int]
+        self, reader: SessionPort | GroupPort, positions: dict[int, int]
     ) -> dict[int, int]:
         """Return where a reader is behind; too far back is skipped, as ``backlog_max`` says.
 
@@ -167,7 +166,7 @@ class SessionContext:
     # --- subscriptions
 
     def add_subscription(
-        self, session: ClientSession, name: str, subscription: Subscription
+        self, session: SessionPort, name: str, subscription: Subscription
     ) -> None:
         """Have a subscription of a session count from now on, in place of one of that name."""
         if name not in session.subscriptions:
@@ -188,10 +187,10 @@ class SessionContext:
         if session.is_attached:
             self.join(group, session)
         if is_first and session.is_kept:  # SUBACK promises what comes from here on
-            self.lanes.keep(group)
+            group.keep()
             self.store.put_group(group, self.positions_of_group(group))
 
-    def drop_subscription(self, session: ClientSession, name: str) -> None:
+    def drop_subscription(self, session: SessionPort, name: str) -> None:
         """Have one count no more."""
         subscription = session.subscriptions.pop(name)
         self.subscription_count -= 1
@@ -206,12 +205,12 @@ class SessionContext:
             self._quit(session.groups.pop(name), session)
 
     @staticmethod
-    def forget_replaced(session: ClientSession, name: str) -> None:
+    def forget_replaced(session: SessionPort, name: str) -> None:
         """Forget what a subscription was before, for a receiver behind at QoS 0."""
         for slow_receiver in session.slow_receivers.values():
             slow_receiver.replaced.pop(name, None)
 
-    def end(self, session: ClientSession) -> None:
+    def end(self, session: SessionPort) -> None:
         """The session is over: hand what it shared back to those it shared with."""
         self.lanes.end(session)
         for group in tuple(session.groups.values()):
@@ -238,7 +237,7 @@ class SessionContext:
             self.groups.pop(group.written)
             self.store.remove_group(group)
 
-    def restore_member(self, session: ClientSession, subscription: Subscription) -> None:
+    def restore_member(self, session: SessionPort, subscription: Subscription) -> None:
         """Take back a member of a group."""
         assert subscription.group is not None
         group = self._group(subscription.group, subscription.topic_filter)
@@ -246,7 +245,7 @@ class SessionContext:
         group.look_again()
         session.groups[group.written] = group
 
-    def join(self, group: ShareGroup, session: ClientSession) -> None:
+    def join(self, group: GroupPort, session: SessionPort) -> None:
         """A member is there: it takes part; the first one goes on where the group stood."""
         if session not in group.online:
             group.online.append(session)
@@ -259,11 +258,11 @@ class SessionContext:
             group.positions = {}
         group.look_again()
         if session.is_kept:
-            self.lanes.keep(group)
+            group.keep()
             self.dirty_groups.add(group)
         group.go_on()
 
-    def part(self, group: ShareGroup, session: ClientSession) -> None:
+    def part(self, group: GroupPort, session: SessionPort) -> None:
         """A member is away: others go on; without any, the group waits where it stands."""
         if session not in group.online:
             return
@@ -278,20 +277,20 @@ class SessionContext:
         if group.is_kept:
             self.store.put_group(group, group.positions)
 
-    def _quit(self, group: ShareGroup, session: ClientSession) -> None:
+    def _quit(self, group: GroupPort, session: SessionPort) -> None:
         """A member has unsubscribed, or its session is over."""
         self.part(group, session)
         group.members.pop(session, None)
         group.look_again()
         if not group.members:
             self.groups.pop(group.written, None)
-            self.lanes.forget(group)
+            group.end()
             self.dirty_groups.discard(group)
             self.store.remove_group(group)
         elif group.online:
             group.go_on()
 
-    def positions_of_group(self, group: ShareGroup) -> dict[int, int]:
+    def positions_of_group(self, group: GroupPort) -> dict[int, int]:
         """Return where a group stands."""
         if not group.online and group.positions:
             return group.positions
@@ -308,14 +307,14 @@ class SessionContext:
             else:
                 catch_up.add(follower)
 
-    def catch_up_anew(self, session: ClientSession) -> None:
+    def catch_up_anew(self, session: SessionPort) -> None:
         """Have what was found for a session that is behind, and not sent yet, looked up again."""
         followers: list[Follower] = [session, *session.slow_receivers.values()]
         for follower in followers:
             self._leave_catch_ups(follower, follower.behind)
             self.catch_up(follower)
 
-    def stop_catching_up(self, session: ClientSession) -> None:
+    def stop_catching_up(self, session: SessionPort) -> None:
         """Let a session be behind no more."""
         self._leave_catch_ups(session, session.behind)
         session.behind = {}
@@ -335,7 +334,7 @@ class SessionContext:
         task.add_done_callback(self._tasks.discard)
 
 
-def _own_filters(session: ClientSession, names: Iterable[str]) -> list[str]:
+def _own_filters(session: SessionPort, names: Iterable[str]) -> list[str]:
     """Return the topic filters of those subscriptions that are not shared."""
     found = [session.subscriptions[name] for name in names]
     return [one.topic_filter for one in found if one.group is None]

@@ -1,9 +1,10 @@
 """The values that say where sessions and groups stand; their layout is in ``store``."""
 
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from adapters.mqtt.errors import MqttError
+from adapters.mqtt.ports import SessionPort
 from adapters.mqtt.publishing.wills import decode_will, encode_will
 from adapters.mqtt.sessions.subscription_records import (
     COUNT,
@@ -14,9 +15,6 @@ from adapters.mqtt.sessions.subscription_records import (
 from adapters.mqtt.wire import Will
 from features.ranges import RangeSet
 from gateway.errors import CorruptBatch, InvalidRecord
-
-if TYPE_CHECKING:  # the session's store asks for its state
-    from adapters.mqtt.sessions.client_session import ClientSession
 
 _STATE: Final = struct.Struct(">BIqH")
 _SEQUENCES: Final = struct.Struct(">QQ")
@@ -39,7 +37,7 @@ class StoredState(NamedTuple):
     positions: dict[int, int]
 
 
-def encode_state(session: "ClientSession") -> bytes:
+def encode_state(session: "SessionPort") -> bytes:
     """Return the state value."""
     outbox = session.outbox
     user = None if session.username is None else session.username.encode()

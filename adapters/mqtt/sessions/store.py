@@ -25,10 +25,11 @@ import asyncio
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 
+from adapters.mqtt.ports import GroupPort, SessionPort
 from adapters.mqtt.sessions.state_records import encode_state
 from adapters.mqtt.sessions.subscription_records import (
     VERSION,
@@ -41,10 +42,6 @@ from gateway.coalescer import Part
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.storage import OnDone
 from gateway.streams import InternalStream, Item
-
-if TYPE_CHECKING:  # the session calls its store
-    from adapters.mqtt.sessions.client_session import ClientSession
-    from adapters.mqtt.shared_subscriptions.groups import ShareGroup
 
 STATE_KEY: Final = b"\x01"
 FILTER_KEY: Final = b"\x02"
@@ -82,7 +79,7 @@ class SessionStore:
         items = [(run_key(client_id, seq), value) for client_id, seq, value in records]
         self.stream.put(items, on_done, beside=beside)
 
-    def put_state(self, session: "ClientSession", on_done: OnDone | None = None) -> None:
+    def put_state(self, session: "SessionPort", on_done: OnDone | None = None) -> None:
         """Write down how far the session is, and forget what of its journal is settled.
 
         Much that was refused before goes first, in parts: it is kept when the state that has
@@ -118,7 +115,7 @@ class SessionStore:
 
     def _kept_again(
         self,
-        session: "ClientSession",
+        session: "SessionPort",
         first_seqs: Sequence[int],
         on_done: OnDone | None,
         error: StorageUnavailable | None,
@@ -132,7 +129,7 @@ class SessionStore:
             journal.kept_again(first_seqs)
             self.put_state(session, on_done)
 
-    def _forget_settled(self, session: "ClientSession", base: int) -> None:
+    def _forget_settled(self, session: "SessionPort", base: int) -> None:
         """Forget more of a journal that a state says is settled below ``base``, in parts."""
         journal = session.journal
         settled = journal.settled(base)
@@ -150,7 +147,7 @@ class SessionStore:
         self._put(gone, done)
 
     def put_subscriptions(
-        self, session: "ClientSession", written: Mapping[str, Subscription], on_done: OnDone
+        self, session: "SessionPort", written: Mapping[str, Subscription], on_done: OnDone
     ) -> None:
         """Write down new subscriptions, together with where the session stands."""
         session.services.write_journals()
@@ -161,7 +158,7 @@ class SessionStore:
         self._put_with_state(session, items, on_done)
 
     def remove_subscriptions(
-        self, session: "ClientSession", written: Sequence[str], on_done: OnDone
+        self, session: "SessionPort", written: Sequence[str], on_done: OnDone
     ) -> None:
         """Forget subscriptions, together with where the session stands when a rest is left.
 
@@ -180,7 +177,7 @@ class SessionStore:
             self._put(items, done)
 
     def _put_with_state(
-        self, session: "ClientSession", items: list[Item], on_done: OnDone
+        self, session: "SessionPort", items: list[Item], on_done: OnDone
     ) -> None:
         items.append((state_key(session.client_id), encode_state(session)))
         base = session.outbox.write()
@@ -202,17 +199,17 @@ class SessionStore:
         except GatewayError as error:
             asyncio.get_running_loop().call_soon(on_done, StorageUnavailable(str(error)))
 
-    def put_group(self, group: "ShareGroup", positions: Mapping[int, int]) -> None:
+    def put_group(self, group: "GroupPort", positions: Mapping[int, int]) -> None:
         """Write down how far a shared subscription is."""
         group.services.write_journals()
         value = bytes((VERSION,)) + encode_positions(positions)
         self._put([(group_key(group.name, group.topic_filter), value)], _log_failure)
 
-    def remove_group(self, group: "ShareGroup") -> None:
+    def remove_group(self, group: "GroupPort") -> None:
         """Forget a shared subscription without members."""
         self._put([(group_key(group.name, group.topic_filter), None)], _log_failure)
 
-    def remove(self, session: "ClientSession") -> None:
+    def remove(self, session: "SessionPort") -> None:
         """Forget a session, whole: its state first, without which the rest does not count."""
         self.remove_orphans(_keys_of(session))
 
@@ -228,7 +225,7 @@ class SessionStore:
             self._put(items, partial(self._removed, gone, _log_failure))
             start += len(items)
 
-    def remove_again(self, find: "Callable[[str], ClientSession | None]") -> None:
+    def remove_again(self, find: "Callable[[str], SessionPort | None]") -> None:
         """Try again to forget what was refused, but for what a session has made anew since."""
         if not self._unremoved:
             return
@@ -257,13 +254,13 @@ def _fitting(items: Sequence[Item]) -> int:
     return len(items)
 
 
-def _gone(session: "ClientSession", first_seqs: Sequence[int]) -> list[Item]:
+def _gone(session: "SessionPort", first_seqs: Sequence[int]) -> list[Item]:
     """Return what forgets the first records of a journal, as many as fit an append."""
     keys: list[Item] = [(run_key(session.client_id, seq), None) for seq in first_seqs]
     return keys[: _fitting(keys)]
 
 
-def _keys_of(session: "ClientSession") -> list[bytes]:
+def _keys_of(session: "SessionPort") -> list[bytes]:
     """Return the keys of all records of a session."""
     client_id = session.client_id
     keys = [state_key(client_id)]
@@ -277,7 +274,7 @@ def _keys_of(session: "ClientSession") -> list[bytes]:
 class _EndedChanges:
     """What is to be written down of a session's ended subscriptions, added to ``items``."""
 
-    def __init__(self, session: "ClientSession", items: list[Item]) -> None:
+    def __init__(self, session: "SessionPort", items: list[Item]) -> None:
         self._session = session
         self._ended = ended = session.ended
         self._new: list[int] = []

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from adapters.mqtt.sessions.client_session import ClientSession
+from adapters.mqtt.ports import ContextPort, SessionPort
+from adapters.mqtt.sessions.ended_registry import EndedRegistry
+from adapters.mqtt.sessions.store import SessionStore
 from adapters.mqtt.sessions.subscription_records import decode_ended, decode_subscription
 from adapters.mqtt.subscriptions.ended import EndedSubscription
 from adapters.mqtt.subscriptions.filters import (
@@ -16,18 +18,49 @@ from adapters.mqtt.subscriptions.subscription import NO_STARTS, Subscription, wr
 from gateway.errors import StorageUnavailable
 from gateway.storage import OnDone
 
-if TYPE_CHECKING:  # the services have it
-    from adapters.mqtt.sessions.session_context import SessionContext
+
+class SubscribingServices(ContextPort, Protocol):
+    """Services that are used here; see ``session_context``."""
+
+    endings: EndedRegistry
+    subscription_count: int
+
+    @property
+    def store(self) -> SessionStore:
+        """The stream that keeps sessions."""
+        ...
+
+    def add_subscription(
+        self, session: SessionPort, name: str, subscription: Subscription
+    ) -> None:
+        """Have a subscription count from now on."""
+        ...
+
+    def drop_subscription(self, session: SessionPort, name: str) -> None:
+        """Have a subscription count no more."""
+        ...
+
+    def forget_replaced(self, session: SessionPort, name: str) -> None:
+        """Forget what a subscription was before."""
+        ...
+
+    def stop_catching_up(self, session: SessionPort) -> None:
+        """Let a session be behind no more."""
+        ...
+
+    def restore_member(self, session: SessionPort, subscription: Subscription) -> None:
+        """Take back a member of a shared subscription."""
+        ...
 
 
 class Subscribing:
     """Adds and removes the subscriptions of sessions."""
 
-    def __init__(self, services: "SessionContext") -> None:
+    def __init__(self, services: SubscribingServices) -> None:
         self._services = services
 
     def subscribe(
-        self, session: ClientSession, subscriptions: Sequence[Subscription], on_done: OnDone
+        self, session: SessionPort, subscriptions: Sequence[Subscription], on_done: OnDone
     ) -> None:
         """Add subscriptions; one with the filter of another takes its place.
 
@@ -42,7 +75,7 @@ class Subscribing:
             live = services.feeds.live_offsets()
         written = {}
         replaced: dict[str, Subscription | None] = {}
-        ended: list[tuple[str, EndedSubscription]] = []
+        ended: list[tuple[str, EndedSubscription[SessionPort]]] = []
         for subscription in subscriptions:
             name = written_filter(subscription)
             old = session.subscriptions.get(name)
@@ -68,17 +101,17 @@ class Subscribing:
             on_done(None)
 
     @staticmethod
-    def _ends(session: ClientSession, subscription: Subscription) -> bool:
+    def _ends(session: SessionPort, subscription: Subscription) -> bool:
         """Say whether there is one of QoS 1 or 2 that ends when this one comes."""
         old = session.subscriptions.get(written_filter(subscription))
         return old is not None and old.qos > 0 and not old.is_alike(subscription)
 
     def _subscribed(  # noqa: PLR0917 - all that there was before
         self,
-        session: ClientSession,
+        session: SessionPort,
         written: Mapping[str, Subscription],
         replaced: Mapping[str, Subscription | None],
-        ended: Sequence[tuple[str, EndedSubscription]],
+        ended: Sequence[tuple[str, EndedSubscription[SessionPort]]],
         on_done: OnDone,
         error: StorageUnavailable | None,
     ) -> None:
@@ -98,7 +131,7 @@ class Subscribing:
         on_done(error)
 
     def unsubscribe(
-        self, session: ClientSession, filters: Sequence[str], on_done: OnDone
+        self, session: SessionPort, filters: Sequence[str], on_done: OnDone
     ) -> list[bool]:
         """Remove subscriptions; what they matched before still leaves.
 
@@ -122,7 +155,7 @@ class Subscribing:
 
     # --- restoring
 
-    def restore(self, session: ClientSession, written: str, value: bytes) -> None:
+    def restore(self, session: SessionPort, written: str, value: bytes) -> None:
         """Take back a subscription. Error: ``CorruptBatch``."""
         group_name, topic_filter = parse_subscription(written, levels_max=TOPIC_BYTES_MAX + 1)
         subscription = decode_subscription(topic_filter, group_name, value)
@@ -132,6 +165,6 @@ class Subscribing:
         if group_name is not None:
             self._services.restore_member(session, subscription)
 
-    def restore_ended(self, session: ClientSession, number: int, value: bytes) -> None:
+    def restore_ended(self, session: SessionPort, number: int, value: bytes) -> None:
         """Take back one that has ended; they come in order. Error: ``CorruptBatch``."""
         self._services.endings.restore(decode_ended(session, number, value))

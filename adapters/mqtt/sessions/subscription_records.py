@@ -2,14 +2,12 @@
 
 import struct
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from adapters.mqtt.ports import SessionPort
 from adapters.mqtt.subscriptions.ended import EndedSubscription
 from adapters.mqtt.subscriptions.subscription import Subscription
 from gateway.errors import CorruptBatch
-
-if TYPE_CHECKING:  # the session calls its store
-    from adapters.mqtt.sessions.client_session import ClientSession
 
 VERSION: Final = 0
 COUNT: Final = struct.Struct(">I")
@@ -64,7 +62,7 @@ def _decode_options(topic_filter: str, group: str | None, value: bytes) -> Subsc
     )
 
 
-def encode_ended(one: EndedSubscription) -> bytes:
+def encode_ended(one: EndedSubscription[SessionPort]) -> bytes:
     """Return the value of a subscription that has ended."""
     spans = [
         _SPAN.pack(partition_id, one.starts[partition_id], end)
@@ -76,7 +74,9 @@ def encode_ended(one: EndedSubscription) -> bytes:
     return b"".join((*head, *spans))
 
 
-def decode_ended(session: "ClientSession", number: int, value: bytes) -> EndedSubscription:
+def decode_ended(
+    session: "SessionPort", number: int, value: bytes
+) -> EndedSubscription[SessionPort]:
     """Return the ended subscription that a value says. Error: ``CorruptBatch``."""
     starts, ends = {}, {}
     try:

@@ -6,26 +6,61 @@ with a member until its window is full, ``hash_topic`` gives a topic to the same
 long as the members stay the same, so that its order is kept.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, Literal, Protocol, TypeAlias
 from zlib import crc32
 
 from adapters.mqtt.delivery.at_most_once import EXACTLY_ONCE, send_part
-from adapters.mqtt.delivery.mixed_topics import MixedTopicBatch
-from adapters.mqtt.shared_subscriptions.lanes import UNTRACKED, Piece, ShareLane
+from adapters.mqtt.ports import ContextPort, FeedPort, SessionPort, SubscriberMatch
+from adapters.mqtt.records.mixed_topic_batch import MixedTopicBatch
+from adapters.mqtt.shared_subscriptions.lanes import UNTRACKED, LaneGroup, Piece, ShareLane
+from adapters.mqtt.shared_subscriptions.returned import ReturningGroup
 from adapters.mqtt.subscriptions.subscription import Subscription
 from adapters.mqtt.wire import PublishRun
 from features.expiry import remaining_s
 
-if TYPE_CHECKING:  # groups and sessions know each other
-    from adapters.mqtt.delivery.distributor import SubscriberMatch
-    from adapters.mqtt.reading.feed import Feed
-    from adapters.mqtt.sessions.client_session import ClientSession
-    from adapters.mqtt.sessions.session_context import SessionContext
-
-    Take = Callable[[int, int, ClientSession], list[Piece]]
-
 EXPIRED: Final = 0
+
+
+Take: TypeAlias = Callable[[int, int, SessionPort], list[Piece]]
+
+
+class LaneOpener(Protocol):
+    """The lanes of all groups; see ``lanes.ShareLanes``."""
+
+    def keep(self, group: LaneGroup) -> None:
+        """Have what members of a group hold written down."""
+        ...
+
+    def forget(self, group: LaneGroup) -> None:
+        """Forget what members of a group held."""
+        ...
+
+    def open(self, group: LaneGroup, feed: FeedPort, first_offset: int) -> ShareLane:
+        """Return the lane of a group's partition, made when it has none."""
+        ...
+
+
+class Dealer(Protocol):
+    """The delivery of messages that were given back; see ``returned``."""
+
+    def deal(self, group: ReturningGroup) -> None:
+        """Deliver what was given back, as far as members have room."""
+        ...
+
+
+class GroupServices(ContextPort, Protocol):
+    """Services that a group uses; see ``sessions.session_context``."""
+
+    @property
+    def lanes(self) -> LaneOpener:
+        """The lanes of all groups."""
+        ...
+
+    @property
+    def returning(self) -> Dealer:
+        """The delivery of messages that were given back."""
+        ...
 
 
 class ShareGroup:
@@ -49,13 +84,13 @@ class ShareGroup:
 
     is_group: Literal[True] = True
 
-    def __init__(self, name: str, topic_filter: str, services: "SessionContext") -> None:
+    def __init__(self, name: str, topic_filter: str, services: GroupServices) -> None:
         self.name = name
         self.topic_filter = topic_filter
         self.services = services
         self.client_id = ""  # a group publishes nothing
-        self.members: dict[ClientSession, Subscription] = {}
-        self.online: list[ClientSession] = []
+        self.members: dict[SessionPort, Subscription] = {}
+        self.online: list[SessionPort] = []
         self.behind: dict[int, int] = {}
         self.positions: dict[int, int] = {}  # while no member is connected
         self.lanes: dict[int, ShareLane] = {}  # by partition id, of those that had messages
@@ -66,16 +101,28 @@ class ShareGroup:
         self.written = f"{prefix}/{topic_filter}"
         self.is_kept = False
 
+    def keep(self) -> None:
+        """See ``GroupPort``."""
+        self.services.lanes.keep(self)
+
+    def end(self) -> None:
+        """See ``GroupPort``."""
+        self.services.lanes.forget(self)
+
     def look_again(self) -> None:
         """Members have changed: say whether a session outlives its connection, and so the group."""
         self.is_kept = any(member.is_kept for member in self.members)
+
+    def wanted_filters(self) -> Iterator[str]:
+        """See ``FollowerPort``."""
+        yield self.topic_filter
 
     @property
     def is_ready(self) -> bool:
         """See ``CatchUp``."""
         return any(member.is_ready for member in self.online)
 
-    def offer(self, run: PublishRun, match: "SubscriberMatch", feed: "Feed | None") -> None:
+    def offer(self, run: PublishRun, match: "SubscriberMatch", feed: FeedPort | None) -> None:
         """Deal out what is new, or note from where on the log is to be read."""
         count = len(run.payloads)
         if feed is None or not run.qos:
@@ -93,7 +140,7 @@ class ShareGroup:
         start: int,
         stop: int,
         match: "SubscriberMatch",  # noqa: ARG002 - each member has a subscription of its own
-        feed: "Feed",
+        feed: FeedPort,
     ) -> int:
         """See ``CatchUp``. What was given back goes first: nothing new is taken until it has."""
         if not run.qos:
@@ -110,7 +157,7 @@ class ShareGroup:
         if self.is_kept:
             self.services.dirty_groups.add(self)
 
-        def take_new(at: int, count: int, member: "ClientSession") -> list[Piece]:
+        def take_new(at: int, count: int, member: "SessionPort") -> list[Piece]:
             first_offset = run.base_offset + at
             if not self.members[member].qos:
                 return [Piece(first_offset, count, UNTRACKED)]
@@ -123,7 +170,7 @@ class ShareGroup:
         mixed: MixedTopicBatch,  # noqa: ARG002 - members are picked by topic
         places: range,  # noqa: ARG002
         matches: "Mapping[PublishRun, SubscriberMatch]",  # noqa: ARG002
-        feed: "Feed",  # noqa: ARG002
+        feed: FeedPort,  # noqa: ARG002
     ) -> None:
         """See ``CatchUp``: each message is dealt by itself."""
         return
@@ -135,7 +182,7 @@ class ShareGroup:
             lane.drop_returned(stop - start)
             return stop - start
 
-        def take_again(_at: int, count: int, member: "ClientSession") -> list[Piece]:
+        def take_again(_at: int, count: int, member: "SessionPort") -> list[Piece]:
             return lane.take_returned(count, member.holder)
 
         return self._deal(run, start, stop, lane, take_again)
@@ -145,9 +192,7 @@ class ShareGroup:
             return None
         return remaining_s(run.expires_at_unix_ms, self.services.clock.steady_unix_ms())
 
-    def _deal(
-        self, run: PublishRun, start: int, stop: int, lane: ShareLane, take: "Take"
-    ) -> int:
+    def _deal(self, run: PublishRun, start: int, stop: int, lane: ShareLane, take: Take) -> int:
         """Deal out messages to members who have room; return how many went."""
         first = start
         while start < stop:
@@ -169,7 +214,7 @@ class ShareGroup:
         return start - first
 
     def _send(
-        self, run: PublishRun, piece: Piece, member: "ClientSession", lane: ShareLane
+        self, run: PublishRun, piece: Piece, member: "SessionPort", lane: ShareLane
     ) -> None:
         """Send what a member was dealt; what ends with that is done."""
         subscription = self.members[member]
@@ -199,7 +244,7 @@ class ShareGroup:
         if sent != [(start, stop)] and piece.attempt != UNTRACKED:
             lane.done_but(piece, run.base_offset, sent)
 
-    def _candidates(self) -> "Sequence[ClientSession]":
+    def _candidates(self) -> "Sequence[SessionPort]":
         """Return who may be picked: a topic that is one member's waits for that member."""
         if self.services.config.shared_strategy == "hash_topic":
             return self.online
@@ -209,7 +254,7 @@ class ShareGroup:
     def _deals(self) -> bool:
         return self.services.config.shared_strategy == "round_robin"
 
-    def _pick(self, members: "Sequence[ClientSession]", topic: bytes) -> "ClientSession":
+    def _pick(self, members: "Sequence[SessionPort]", topic: bytes) -> "SessionPort":
         strategy = self.services.config.shared_strategy
         if strategy == "hash_topic":
             return members[crc32(topic) % len(members)]

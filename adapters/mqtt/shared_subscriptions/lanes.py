@@ -14,21 +14,17 @@ a crash open messages stay with the kept sessions whose journal has them; the ot
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, repeat
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from adapters.mqtt.delivery.outbox import Settled, Unsettled
+from adapters.mqtt.inflight.outbox import Settled, Unsettled
+from adapters.mqtt.ports import FeedPort, GroupPort, SessionPort
+from adapters.mqtt.reading.feed_set import FeedSet
 from features.queue.lane import Lane
 from features.queue.model import Effects, Policy, Run, Taken
 from gateway.clock import Clock
 from gateway.coalescer import Part
 from gateway.errors import StorageUnavailable
 from gateway.queues.journal import QueueJournal, lane_id
-
-if TYPE_CHECKING:  # groups have lanes, sessions hold messages
-    from adapters.mqtt.reading.feed import Feed
-    from adapters.mqtt.reading.feed_set import FeedSet
-    from adapters.mqtt.sessions.client_session import ClientSession
-    from adapters.mqtt.shared_subscriptions.groups import ShareGroup
 
 ROOM_BYTES: Final = 16 << 20  # of the journal, beside twice its live bytes
 IN_FLIGHT_MAX: Final = 1_000_000  # messages of one lane that all members have
@@ -51,6 +47,13 @@ class Piece(NamedTuple):
     attempt: int
 
 
+class LaneGroup(GroupPort, Protocol):
+    """A group as its lanes see it; see ``groups.ShareGroup``."""
+
+    lanes: "dict[int, ShareLane]"
+    returning: "set[ShareLane]"
+
+
 class ShareLane:
     """One partition of one group. See ``gateway.queues.journal.Journaled``."""
 
@@ -66,7 +69,7 @@ class ShareLane:
     )
 
     def __init__(
-        self, lanes: "ShareLanes", group: "ShareGroup", feed: "Feed", lane: Lane
+        self, lanes: "ShareLanes", group: LaneGroup, feed: FeedPort, lane: Lane
     ) -> None:
         self._lanes = lanes
         self.group = group
@@ -141,8 +144,8 @@ class ShareLanes:
     def __init__(
         self,
         clock: Clock,
-        feeds: "FeedSet",
-        groups: "Mapping[str, ShareGroup]",
+        feeds: FeedSet,
+        groups: "Mapping[str, LaneGroup]",
         journal: QueueJournal,
     ) -> None:
         self.clock = clock
@@ -157,7 +160,7 @@ class ShareLanes:
         self._last_holder += 1
         return self._last_holder
 
-    def open(self, group: "ShareGroup", feed: "Feed", next_offset: int) -> ShareLane:
+    def open(self, group: LaneGroup, feed: FeedPort, next_offset: int) -> ShareLane:
         """Return the lane of a group and a feed; a new one begins at an offset."""
         lane = group.lanes.get(feed.partition_id)
         if lane is None:
@@ -165,7 +168,7 @@ class ShareLanes:
             group.lanes[feed.partition_id] = lane
         return lane
 
-    def forget(self, group: "ShareGroup") -> None:
+    def forget(self, group: LaneGroup) -> None:
         """A group is over: one of its name that comes later does not have its messages."""
         for lane in group.lanes.values():
             self._pending.pop(lane, None)
@@ -176,7 +179,7 @@ class ShareLanes:
         group.lanes.clear()
         group.returning.clear()
 
-    def drop_partition(self, group: "ShareGroup", partition_id: int) -> None:
+    def drop_partition(self, group: LaneGroup, partition_id: int) -> None:
         """A partition is gone."""
         lane = group.lanes.pop(partition_id, None)
         if lane is not None:
@@ -197,7 +200,7 @@ class ShareLanes:
         for lane, ids in found.items():
             lane.done(ids)
 
-    def end(self, session: "ClientSession") -> None:
+    def end(self, session: "SessionPort") -> None:
         """A session is over: give back what it had not settled, but of QoS 2."""
         self.settle(session.outbox.take_settled())
         unsettled = [one for one in session.outbox.unsettled() if one.inflight.group]
@@ -227,7 +230,7 @@ class ShareLanes:
         self._pend(lane)
         self._pending[lane] += effects.journal
 
-    def keep(self, group: "ShareGroup") -> None:
+    def keep(self, group: LaneGroup) -> None:
         """The group outlives its connections from now on: have it written down."""
         for lane in group.lanes.values():
             if lane.is_ahead:
@@ -270,7 +273,7 @@ class ShareLanes:
 
     # --- after a restart
 
-    async def load(self, sessions: "Iterable[ClientSession]") -> None:
+    async def load(self, sessions: "Iterable[SessionPort]") -> None:
         """Take lanes back, when groups and sessions are. Errors: as ``QueueJournal.load``."""
         found: dict[bytes, Lane] = {}
 
@@ -295,7 +298,7 @@ class ShareLanes:
                 self._recover(share_lane)
         self.journal.keep_small(self._kept)
 
-    def _restore(self, group: "ShareGroup", feed: "Feed", lane: Lane) -> None:
+    def _restore(self, group: LaneGroup, feed: FeedPort, lane: Lane) -> None:
         restored = self.open(group, feed, 0)
         restored.lane = lane
         restored.is_ahead = False
@@ -311,7 +314,7 @@ class ShareLanes:
             position = group.positions.get(feed.partition_id, 0)
             group.positions[feed.partition_id] = max(position, lane.next_offset)
 
-    def _claim(self, session: "ClientSession") -> None:
+    def _claim(self, session: "SessionPort") -> None:
         """What is on its way to a session stays its own."""
         now = self.clock.steady_unix_ms()
         attempts: dict[int, int] = {}
@@ -351,5 +354,5 @@ def _pieces(taken: Sequence[Taken]) -> list[Piece]:
     return pieces
 
 
-def _lane_id(feed: "Feed", written: str) -> bytes:
+def _lane_id(feed: FeedPort, written: str) -> bytes:
     return lane_id(feed.partition.topic.uuid, feed.partition.number, written)

@@ -6,23 +6,28 @@ the group has not read yet.
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import structlog
 
+from adapters.mqtt.ports import FeedPort
 from adapters.mqtt.reading.feed import RETRY_S
+from adapters.mqtt.reading.feed_set import FeedSet
+from adapters.mqtt.shared_subscriptions.lanes import LaneGroup, ShareLane, ShareLanes
 from adapters.mqtt.wire import PublishRun
 from gateway.errors import GatewayError, OffsetOutOfRange
-
-if TYPE_CHECKING:  # groups have it dealt out
-    from adapters.mqtt.reading.feed import Feed
-    from adapters.mqtt.reading.feed_set import FeedSet
-    from adapters.mqtt.shared_subscriptions.groups import ShareGroup
-    from adapters.mqtt.shared_subscriptions.lanes import ShareLane, ShareLanes
 
 AT_ONCE_MAX: Final = 1_000  # messages that one step looks at
 
 log = structlog.get_logger()
+
+
+class ReturningGroup(LaneGroup, Protocol):
+    """A group that messages can be dealt out to again; see ``groups.ShareGroup``."""
+
+    def deal_returned(self, run: PublishRun, start: int, stop: int, lane: ShareLane) -> int:
+        """Deal out the lowest messages that the lane has back; return how many went."""
+        ...
 
 
 class Returning:
@@ -30,17 +35,17 @@ class Returning:
 
     def __init__(
         self,
-        feeds: "FeedSet",
-        lanes: "ShareLanes",
+        feeds: FeedSet,
+        lanes: ShareLanes,
         start: Callable[[Coroutine[object, object, None]], None],
     ) -> None:
-        self.dealing: set[ShareGroup] = set()
-        self._asked: set[ShareGroup] = set()  # again, while they were being dealt for
+        self.dealing: set[ReturningGroup] = set()
+        self._asked: set[ReturningGroup] = set()  # again, while they were being dealt for
         self._feeds = feeds
         self._lanes = lanes
         self._start = start
 
-    def deal(self, group: "ShareGroup") -> None:
+    def deal(self, group: ReturningGroup) -> None:
         """Deliver what was given back, as far as members have room."""
         if not group.is_ready:
             return
@@ -49,7 +54,7 @@ class Returning:
             self.dealing.add(group)
             self._start(self._deal(group))
 
-    async def _deal(self, group: "ShareGroup") -> None:
+    async def _deal(self, group: ReturningGroup) -> None:
         try:
             went = True
             while (went or group in self._asked) and group.returning and group.is_ready:
@@ -65,7 +70,7 @@ class Returning:
         if not group.returning:
             group.go_on()
 
-    async def _deal_some_or_wait(self, group: "ShareGroup", lane: "ShareLane") -> bool:
+    async def _deal_some_or_wait(self, group: ReturningGroup, lane: ShareLane) -> bool:
         """A log that cannot be read is tried again: nobody else would ask for it."""
         try:
             went = await self._deal_some(group, lane)
@@ -76,7 +81,7 @@ class Returning:
             return True
         return went
 
-    async def _deal_some(self, group: "ShareGroup", lane: "ShareLane") -> bool:
+    async def _deal_some(self, group: ReturningGroup, lane: ShareLane) -> bool:
         """Deal out some messages of a lane; False when nobody took any. Errors: ``Feed.read``.
 
         All that is decided is decided after the read, at once.
@@ -110,7 +115,7 @@ class Returning:
         return True
 
 
-async def _read(feed: "Feed", start: int, stop: int) -> tuple[list[PublishRun], int]:
+async def _read(feed: FeedPort, start: int, stop: int) -> tuple[list[PublishRun], int]:
     """Return runs of [start, stop), and up to where there are no others. Errors: ``Feed.read``."""
     if start == stop:
         return [], stop

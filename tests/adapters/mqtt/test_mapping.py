@@ -7,15 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.mqtt.config import MqttConfig, RouteConfig
-from adapters.mqtt.delivery.mixed_topics import MEDLEY_BYTES_MAX, MEDLEY_MAX, MixedTopicBatch
+from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.mapping import (
     header_block,
     mixed_runs_of_batch,
     record_run,
     runs_of_batch,
 )
+from adapters.mqtt.records.mixed_topic_batch import (
+    MIXED_TOPICS_BYTES_MAX,
+    MIXED_TOPICS_MAX,
+    MixedTopicBatch,
+)
 from adapters.mqtt.records.record_kinds import CACHED_BLOCK_BYTES_MAX
+from adapters.mqtt.route_config import RouteConfig
 from adapters.mqtt.routes import Routes
 from adapters.mqtt.wire import NO_PROPERTIES, PublishProperties, PublishRun
 from gateway.errors import CorruptBatch
@@ -423,20 +428,20 @@ def test_topics_that_take_turns_are_the_same_messages(
 
 
 def test_a_mixed_topics_is_no_longer_than_it_may_be_and_ends_where_a_topic_stays() -> None:
-    turns = [b"%d" % (n % 3) for n in range(MEDLEY_MAX + 100)]
+    turns = [b"%d" % (n % 3) for n in range(MIXED_TOPICS_MAX + 100)]
     batch = encode_batch([(0, topic, b"v", ()) for topic in [*turns, *[b"stays"] * 50]])
 
     found = mixed_runs_of_batch(batch, ROUTE, from_offset=0, skipped=Counter())
 
     counts = [len(one.payloads) for one in found if isinstance(one, MixedTopicBatch)]
-    assert counts[0] == MEDLEY_MAX
+    assert counts[0] == MIXED_TOPICS_MAX
     assert sum(counts) >= len(turns) - 2
     assert isinstance(found[-1], PublishRun)
     assert len(found[-1].payloads) > 40
 
 
 def test_the_payloads_of_a_mixed_topics_are_bounded_in_bytes() -> None:
-    payload = bytes(MEDLEY_BYTES_MAX // 8)
+    payload = bytes(MIXED_TOPICS_BYTES_MAX // 8)
     batch = encode_batch([(0, b"%d" % (n % 3), payload, ()) for n in range(30)])
 
     found = mixed_runs_of_batch(batch, ROUTE, from_offset=0, skipped=Counter())

@@ -4,8 +4,9 @@ from typing import cast
 
 import pytest
 
-from adapters.mqtt.config import MqttConfig, RouteConfig
-from adapters.mqtt.routes import CACHED_TOPIC_BYTES_MAX, Routes, check_route
+from adapters.mqtt.config import MqttConfig
+from adapters.mqtt.route_config import RouteConfig, check_route
+from adapters.mqtt.routes import CACHED_TOPIC_BYTES_MAX, Routes
 from gateway.partition import Partition
 
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from adapters.mqtt.delivery import outbox, publish_forms
+from adapters.mqtt.delivery import publish_forms
+from adapters.mqtt.inflight import outbox
 
 
 @contextlib.contextmanager

@@ -6,9 +6,8 @@ from typing import cast
 
 import pytest
 
-from adapters.mqtt.delivery.distributor import Subscriber
-from adapters.mqtt.reading.pacing import Pace
-from adapters.mqtt.sessions.filter_work import FILTERS_PER_STEP
+from adapters.mqtt.ports import Subscriber
+from adapters.mqtt.reading.pacing import FILTERS_PER_STEP, Pace
 from adapters.mqtt.subscriptions import filters, trie
 from gateway.auth.ports import Operation
 from gateway.auth.rules import RuleBook

@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from adapters.mqtt.subscriptions.ended import EndedSubscription, MatchWithEnded
+from adapters.mqtt.delivery.ended_index import MatchWithEnded
+from adapters.mqtt.subscriptions.ended import EndedSubscription
 from adapters.mqtt.subscriptions.subscription import Subscription
 from adapters.mqtt.subscriptions.trie import Match
 from gateway.records.codec import encode_batch

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from adapters.mqtt.delivery.outbox import STATES_PER_ROUND
+from adapters.mqtt.inflight.outbox import STATES_PER_ROUND
 from tests.adapters.mqtt.core.disks import RARELY, full_disk
 from tests.adapters.mqtt.core.identifiers import few_identifiers
 from tests.adapters.mqtt.core.rig import Client, Rig, numbered, payloads, rig, turns

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.mqtt.delivery.outbox import RETAINED, Inflight
+from adapters.mqtt.inflight.outbox import RETAINED, Inflight
 from adapters.mqtt.sessions.client_session import ClientSession
 from adapters.mqtt.sessions.journal import (
     RECORD_BYTES_MAX,

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from adapters.mqtt.connection.connection import MqttConnection
-from adapters.mqtt.publishing.one_in_flight_batches import OneInFlightMessages
+from adapters.mqtt.records.one_in_flight_messages import OneInFlightMessages
 from gateway.coalescer import BATCH_RECORDS_MAX
 from gateway.records.codec import decode_batch
 from gateway.records.singles import RecordFrame, SingleRecords

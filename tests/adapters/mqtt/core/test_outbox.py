@@ -5,8 +5,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from adapters.mqtt.delivery.outbox import Inflight, Outbox, packet_id_of
 from adapters.mqtt.errors import MqttError, ReasonCode
+from adapters.mqtt.inflight.outbox import Inflight, Outbox, packet_id_of
 from adapters.mqtt.wire import PACKET_ID_MAX
 from tests.support.examples import examples
 

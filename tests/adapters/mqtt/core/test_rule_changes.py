@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from adapters.mqtt.delivery.outbox import Inflight, Outbox
+from adapters.mqtt.inflight.outbox import Inflight, Outbox
 from gateway.auth.ports import Operation, PatternKind, ResourceType, Rule
 from gateway.auth.rules import RuleBook
 from gateway.config.auth import AuthRule

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.mqtt.delivery.outbox import Inflight
+from adapters.mqtt.inflight.outbox import Inflight
+from adapters.mqtt.ports import SessionPort
 from adapters.mqtt.sessions.client_session import ClientSession
 from adapters.mqtt.sessions.journal import decode_runs, encode_runs
 from adapters.mqtt.sessions.state_records import decode_group, decode_state, encode_state
@@ -175,7 +176,7 @@ def test_an_ended_subscription_comes_back(
     topic_filter: str, spans: dict[int, tuple[int, int]], **options: Any
 ) -> None:
     owner = session({})
-    one = EndedSubscription(
+    one: EndedSubscription[SessionPort] = EndedSubscription(
         owner,
         9,
         Subscription(topic_filter, **options),

@@ -143,9 +143,11 @@ async def test_what_the_log_shows_in_parts_comes_whole(tmp_path: Path) -> None:
         one.live.storage.held = True
         await publish(publisher, "t", numbered(9))
         [slow_receiver] = session.slow_receivers.values()
+        assert isinstance(slow_receiver, SlowReceiver)
         connection.resume_writing()
         assert payloads(await client.messages(1)) == [FILLER]
         lagging, offset = slow_receiver.lagging, slow_receiver.start
+        assert isinstance(lagging, SlowReceivers)
         part = PublishRun(b"t", numbered(4), client_id="p")
         part.base_offset = offset
         lagging.see(part)

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from adapters.mqtt.handlers import TABLES
+from adapters.mqtt.handlers import TABLES, filter_work
 from adapters.mqtt.reading.pacing import Pace
 from adapters.mqtt.session import State
-from adapters.mqtt.sessions import filter_work
 from adapters.mqtt.wire import Pingreq
 from tests.adapters.mqtt.live import running
 from tests.support import mqtt_wire as wire

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.mqtt.errors import MqttError
-from adapters.mqtt.packets.mixed_topics_codec import MEDLEY_MAX
+from adapters.mqtt.packets.mixed_topics_codec import MIXED_TOPICS_MAX
 from adapters.mqtt.packets.publish_codec import decode_publishes
 from adapters.mqtt.packets.topic_names import check_topic, good_count
 from adapters.mqtt.wire import MixedTopicPublishes, Packet, PublishRun, Version
@@ -137,7 +137,7 @@ def test_topics_that_take_turns_are_one_mixed_topics(first: int, section: bytes)
 
 
 def test_a_mixed_topics_is_as_large_as_a_batch_and_ends_where_a_run_begins() -> None:
-    turns = [publish(f"t/{n}", first=0x32) for n in range(MEDLEY_MAX + 10)]
+    turns = [publish(f"t/{n}", first=0x32) for n in range(MIXED_TOPICS_MAX + 10)]
     same = [publish("same", first=0x32)] * 5
 
     packets, _ = in_one_read(b"".join([*turns, *same, *turns[:3]]))
@@ -147,7 +147,7 @@ def test_a_mixed_topics_is_as_large_as_a_batch_and_ends_where_a_run_begins() -> 
         for one in packets
         if isinstance(one, MixedTopicPublishes | PublishRun)
     ]
-    assert counts == [MEDLEY_MAX, 10, 5, 1, 1, 1]
+    assert counts == [MIXED_TOPICS_MAX, 10, 5, 1, 1, 1]
     assert [type(one) for one in packets] == [
         MixedTopicPublishes,
         MixedTopicPublishes,

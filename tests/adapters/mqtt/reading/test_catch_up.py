@@ -10,17 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.mqtt.config import RouteConfig
-from adapters.mqtt.delivery.distributor import SubscriberMatch
-from adapters.mqtt.delivery.mixed_topics import MixedTopicBatch
+from adapters.mqtt.delivery.ended_index import EndedIndex
 from adapters.mqtt.mapping import mixed_runs_of_batch
+from adapters.mqtt.ports import SubscriberMatch
 from adapters.mqtt.reading import catch_up as catch_up_module
 from adapters.mqtt.reading import key_lookup as wanted_spans_module
 from adapters.mqtt.reading.catch_up import CatchUp
 from adapters.mqtt.reading.feed import Feed
 from adapters.mqtt.reading.pacing import Pace
+from adapters.mqtt.records.mixed_topic_batch import MixedTopicBatch
+from adapters.mqtt.route_config import RouteConfig
 from adapters.mqtt.sessions.client_session import ClientSession
-from adapters.mqtt.subscriptions.ended import EndedIndex, EndedSubscriptions
+from adapters.mqtt.subscriptions.ended import EndedSubscriptions
 from adapters.mqtt.subscriptions.subscription import Subscription
 from adapters.mqtt.subscriptions.trie import Match, SubscriptionTrie
 from adapters.mqtt.wire import PublishRun
@@ -113,7 +114,8 @@ class Follower:
     """A session with a window, whose client acknowledges all a few turns of the loop later."""
 
     is_group = False
-    ended: EndedSubscriptions | None = None
+    ended: EndedSubscriptions[Any] | None = None
+    wanted_filters = ClientSession.wanted_filters
 
     def __init__(self, offset: int, filters: Sequence[str], window: int) -> None:
         self.behind = {PARTITION: offset}

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from adapters.mqtt.delivery.distributor import Subscriber
+from adapters.mqtt.ports import Subscriber
 from adapters.mqtt.reading import catch_up as catch_up_module
 from adapters.mqtt.reading.shared_scans import TURNS_A_TURN_OF_ALL, SharedScan, SharedScans
 from gateway.errors import StorageUnavailable

@@ -1,6 +1,6 @@
 """What those who are behind may want."""
 
-from typing import cast
+from typing import Any, cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +27,8 @@ class Follower:
     """A session as far as its filters go."""
 
     is_group = False
-    ended: EndedSubscriptions | None = None
+    ended: EndedSubscriptions[Any] | None = None
+    wanted_filters = ClientSession.wanted_filters
 
     def __init__(self, *subscriptions: Subscription) -> None:
         self.subscriptions = dict(enumerate(subscriptions))

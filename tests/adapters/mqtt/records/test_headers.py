@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from adapters.mqtt.config import MqttConfig, RouteConfig
+from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.mapping import record_run, runs_of_batch
 from adapters.mqtt.records.headers import parse_headers
+from adapters.mqtt.route_config import RouteConfig
 from adapters.mqtt.routes import Routes
 from adapters.mqtt.wire import PublishProperties, PublishRun
 from gateway.errors import CorruptBatch

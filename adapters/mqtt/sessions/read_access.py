@@ -8,20 +8,36 @@ who are connected when rules change; never for each message.
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from adapters.mqtt.access.exact_denials import ExactDenials
-
-if TYPE_CHECKING:  # sessions and their services know this
-    from adapters.mqtt.sessions.client_session import ClientSession
-    from adapters.mqtt.sessions.session_context import SessionContext
+from adapters.mqtt.delivery.exact_denials import ExactDenials
+from adapters.mqtt.ports import ContextPort, GroupPort, SessionPort
+from adapters.mqtt.sessions.ended_registry import EndedRegistry
 
 LOOKED_AT_PER_TURN: Final = 200  # subscriptions, before others are served
 
 NOTHING: Final[frozenset[str]] = frozenset()
 
 
-def forbidden_to(session: "ClientSession") -> frozenset[str]:
+class AccessServices(ContextPort, Protocol):
+    """Services that are used here; see ``session_context``."""
+
+    endings: EndedRegistry
+
+    def join(self, group: GroupPort, session: SessionPort) -> None:
+        """Let a connected member take part in its group."""
+        ...
+
+    def part(self, group: GroupPort, session: SessionPort) -> None:
+        """Let a member take part no more."""
+        ...
+
+    def catch_up_anew(self, session: SessionPort) -> None:
+        """Have what was found for a session that is behind looked up again."""
+        ...
+
+
+def forbidden_to(session: "SessionPort") -> frozenset[str]:
     """Return the subscriptions, as written, that an attached session may not have by now."""
     assert session.connection is not None
     access = session.connection.access
@@ -36,7 +52,7 @@ def forbidden_to(session: "ClientSession") -> frozenset[str]:
     return frozenset(found) if found else NOTHING
 
 
-def put_in_force(services: "SessionContext", session: "ClientSession", name: str) -> None:
+def put_in_force(services: AccessServices, session: "SessionPort", name: str) -> None:
     """Let a subscription of an attached session get what is new."""
     subscription = session.subscriptions[name]
     if subscription.group is None:
@@ -50,8 +66,8 @@ class ReadingRights:
 
     def __init__(
         self,
-        services: "SessionContext",
-        sessions: Iterable["ClientSession"],
+        services: AccessServices,
+        sessions: Iterable["SessionPort"],
         exact_denials: ExactDenials,
     ) -> None:
         self._exact_denials = exact_denials
@@ -74,7 +90,7 @@ class ReadingRights:
                 looked_at = 0
                 await asyncio.sleep(0)
 
-    def look(self, session: "ClientSession") -> None:
+    def look(self, session: "SessionPort") -> None:
         """Put out of force what an attached session may not read, and in force what it may."""
         services = self._services
         is_less = services.endings.look(session)

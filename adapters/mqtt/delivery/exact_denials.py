@@ -4,15 +4,12 @@ What a topic matched is remembered, so this costs nothing for each message, and 
 where no such rule is; a topic that no rule names costs a look-up when it is matched anew.
 """
 
-from typing import TYPE_CHECKING
-
 from adapters.mqtt.access.rule_filters import has_placeholder
 from adapters.mqtt.access.stored_rules import StoredRules
 from adapters.mqtt.config import MqttConfig
+from adapters.mqtt.delivery.distributor import Distributor
+from adapters.mqtt.ports import Subscriber
 from adapters.mqtt.subscriptions.filters import has_wildcard
-
-if TYPE_CHECKING:  # sessions and their distributor know this
-    from adapters.mqtt.delivery.distributor import Distributor, Subscriber
 
 
 class ExactDenials:

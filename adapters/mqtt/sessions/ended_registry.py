@@ -2,14 +2,13 @@
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from adapters.mqtt.delivery.ended_index import EndedIndex
+from adapters.mqtt.ports import SessionPort
 from adapters.mqtt.statistics.counters import Counters
-from adapters.mqtt.subscriptions.ended import EndedIndex, EndedSubscription, EndedSubscriptions
+from adapters.mqtt.subscriptions.ended import EndedSubscription, EndedSubscriptions
 from adapters.mqtt.subscriptions.subscription import Subscription
-
-if TYPE_CHECKING:  # sessions and their services know this
-    from adapters.mqtt.sessions.client_session import ClientSession
 
 LOOKED_AT_MAX: Final = 10_000  # ended subscriptions, in one sweep
 
@@ -25,7 +24,7 @@ class EndedRegistry:
         self,
         index: EndedIndex,
         counters: Counters,
-        dirty: "set[ClientSession]",
+        dirty: "set[SessionPort]",
         *,
         count_max: int,
         filter_bytes_max: int,
@@ -35,11 +34,11 @@ class EndedRegistry:
         self._dirty = dirty
         self._count_max = count_max
         self._filter_bytes_max = filter_bytes_max
-        self._attached: OrderedDict[ClientSession, None] = OrderedDict()  # who have any
+        self._attached: OrderedDict[SessionPort, None] = OrderedDict()  # who have any
 
     def end(
-        self, session: "ClientSession", subscription: Subscription, live: Mapping[int, int]
-    ) -> EndedSubscription | None:
+        self, session: "SessionPort", subscription: Subscription, live: Mapping[int, int]
+    ) -> EndedSubscription[SessionPort] | None:
         """Keep the rest of an attached session's subscription, up to the ``live`` offsets.
 
         Return None when nothing is left that it matched.
@@ -70,7 +69,7 @@ class EndedRegistry:
             self.remove(next(iter(ended.by_number.values())))
         return one
 
-    def remove(self, one: EndedSubscription) -> None:
+    def remove(self, one: EndedSubscription[SessionPort]) -> None:
         """Forget one; the session's next record says so."""
         session = one.session
         self._index.remove(one)
@@ -78,13 +77,13 @@ class EndedRegistry:
             session.ended.remove(one)
             self._dirty.add(session)
 
-    def restore(self, one: EndedSubscription) -> None:
+    def restore(self, one: EndedSubscription[SessionPort]) -> None:
         """Take back one that was written down; they come in the order of their numbers."""
         ended = _made_of(one.session)
         ended.add(one)
         ended.kept.add(one.number)
 
-    def attach(self, session: "ClientSession") -> None:
+    def attach(self, session: "SessionPort") -> None:
         """A client is there: what it may still read counts, the rest is over."""
         if session.ended is None:
             return
@@ -93,7 +92,7 @@ class EndedRegistry:
         for one in session.ended.by_number.values():
             self._index.add(one)
 
-    def look(self, session: "ClientSession") -> bool:
+    def look(self, session: "SessionPort") -> bool:
         """Forget what an attached session may not read any more; say whether there was any."""
         if session.ended is None or session.connection is None:
             return False
@@ -108,7 +107,7 @@ class EndedRegistry:
             self.remove(one)
         return bool(gone)
 
-    def detach(self, session: "ClientSession") -> None:
+    def detach(self, session: "SessionPort") -> None:
         """A client has gone, and where it is behind is still known."""
         ended = session.ended
         if ended is None:
@@ -130,7 +129,7 @@ class EndedRegistry:
             if left <= 0:
                 return
 
-    def _forget_passed(self, session: "ClientSession") -> None:
+    def _forget_passed(self, session: "SessionPort") -> None:
         ended = session.ended
         if ended is None:
             return
@@ -141,7 +140,7 @@ class EndedRegistry:
             session.ended = None
 
 
-def _made_of(session: "ClientSession") -> EndedSubscriptions:
+def _made_of(session: "SessionPort") -> EndedSubscriptions[SessionPort]:
     """Return a session's ended subscriptions, made when it has had none."""
     if session.ended is None:
         session.ended = EndedSubscriptions()

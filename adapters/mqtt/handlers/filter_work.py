@@ -7,14 +7,10 @@ filters are checked, as what ends the connection must change nothing, then they 
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Protocol
 
-from adapters.mqtt.reading.pacing import Pace
-
-if TYPE_CHECKING:  # connections know handlers, which know this
-    from adapters.mqtt.connection.connection import MqttConnection
-
-FILTERS_PER_STEP: Final = 32  # served at once, and of one connection before others come
+from adapters.mqtt.connection.connection import MqttConnection
+from adapters.mqtt.reading.pacing import FILTERS_PER_STEP, Pace
 
 
 class FilterWork(Protocol):
@@ -33,7 +29,7 @@ class FilterWork(Protocol):
         ...
 
 
-def serve(connection: "MqttConnection", work: FilterWork, count: int) -> None:
+def serve(connection: MqttConnection, work: FilterWork, count: int) -> None:
     """Do work of ``count`` filters: now, or over turns in which nothing more is served.
 
     What the client has published before is kept, and handed out, first: to a filter of its own it
@@ -46,7 +42,7 @@ def serve(connection: "MqttConnection", work: FilterWork, count: int) -> None:
         _begin(connection, work, count)
 
 
-def _serve_after(connection: "MqttConnection", work: FilterWork, count: int) -> None:
+def _serve_after(connection: MqttConnection, work: FilterWork, count: int) -> None:
     """Do what has waited for publishes of the same client."""
     if connection.is_closing:
         return
@@ -55,7 +51,7 @@ def _serve_after(connection: "MqttConnection", work: FilterWork, count: int) -> 
         connection.go_on()
 
 
-def _begin(connection: "MqttConnection", work: FilterWork, count: int) -> bool:
+def _begin(connection: MqttConnection, work: FilterWork, count: int) -> bool:
     """Do work, or have it done over turns; says whether it is done."""
     connection.request_began()
     steps = _Steps(connection, work, count)
@@ -74,7 +70,7 @@ def _begin(connection: "MqttConnection", work: FilterWork, count: int) -> bool:
 class _Steps:
     """How far the work on a packet is."""
 
-    def __init__(self, connection: "MqttConnection", work: FilterWork, count: int) -> None:
+    def __init__(self, connection: MqttConnection, work: FilterWork, count: int) -> None:
         self._connection = connection
         self._work = work
         self._count = count
@@ -114,7 +110,7 @@ class _Steps:
             connection.request_ended()
 
 
-async def _over_turns(connection: "MqttConnection", steps: _Steps, pace: Pace) -> None:
+async def _over_turns(connection: MqttConnection, steps: _Steps, pace: Pace) -> None:
     while not steps.are_over:
         async with pace:
             while not steps.are_over:
