@@ -3,6 +3,8 @@
 import asyncio
 import errno
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Event
 
@@ -60,6 +62,17 @@ class Log:
     def stop_writing(self) -> None:
         self._is_writing = False
 
+    @asynccontextmanager
+    async def written(self) -> AsyncIterator[None]:
+        """Append meanwhile, as fast as the log takes it."""
+        self._is_writing = True
+        writing = asyncio.create_task(self.write_until_stopped())
+        before = self.acknowledged
+        yield
+        await until(lambda: self.acknowledged > before or writing.done())
+        self.stop_writing()
+        await writing
+
     async def wait_settled(self, rounds: int) -> None:
         """Return while the round after that many is at work, or may be."""
 
@@ -92,11 +105,11 @@ async def test_a_copy_under_load_has_all_that_was_acknowledged(
     log.data_dir.mkdir()
     await log.storage.open(Host())
     await log.fill(60)  # a segment is full after 39
-    writing = asyncio.create_task(log.write_until_stopped())
 
     for number in range(5):
         before = log.acknowledged
-        await log.back_up(tmp_path / f"copy-{number}")
+        async with log.written():
+            await log.back_up(tmp_path / f"copy-{number}")
 
         copy = await opened(tmp_path / f"copy-{number}")
         for partition_id in PARTITIONS:
@@ -107,8 +120,6 @@ async def test_a_copy_under_load_has_all_that_was_acknowledged(
         assert copy.data_uuid == log.storage.data_uuid
         await append(copy, make_entry((9, 0)))
         await copy.close()
-    log.stop_writing()
-    await writing
     await log.storage.close()
 
 
