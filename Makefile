@@ -8,7 +8,7 @@ LOCK := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsa
   --no-annotate --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
   --build-deps-for=editable
 
-.PHONY: run test test-s3 check format bench bench-kafka bench-mqtt bench-sqs bench-storage bench-pipeline soak ci-deps lock clean
+.PHONY: run test test-unit test-s3 check format bench bench-kafka bench-mqtt bench-sqs bench-storage bench-pipeline soak ci-deps lock clean
 .DEFAULT_GOAL := run
 
 run: .venv/run  ## install into .venv and start with embedded defaults
@@ -18,7 +18,7 @@ run: .venv/run  ## install into .venv and start with embedded defaults
 test test-s3 soak: export PATH := $(PATH):$(lastword $(wildcard /usr/lib/postgresql/*/bin)):/usr/sbin
 
 # Hundreds of processes are started: none compiles again what another has compiled.
-test test-s3 soak: export PYTHONDONTWRITEBYTECODE :=
+test test-unit test-s3 soak: export PYTHONDONTWRITEBYTECODE :=
 
 # Tests wait for half of their time: for leases, JVMs, the disk. Two workers keep one core busy.
 WORKERS ?= 4
@@ -27,6 +27,10 @@ WORKERS ?= 4
 test: export PYTHONHASHSEED := 0
 test: .venv/dev  ## everything but the soak tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(TESTS)
+
+test-unit: export PYTHONHASHSEED := 0
+test-unit: .venv/dev  ## the tests that start no process and no server: under a minute on two cores
+	$(BIN)/python -m pytest --unit -q -n 2 --dist loadgroup $(TESTS)
 
 test-s3: export PYTHONHASHSEED := 0
 test-s3: .venv/dev  ## the interop suites once more, with a bucket as the gateway's disk

@@ -5,6 +5,7 @@ import shutil
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 import uvloop
@@ -15,6 +16,7 @@ from tests.gateway import postgres
 from tests.support.default_ports import hold_default_ports
 from tests.support.gateway import LAUNCHED
 from tests.support.toolchain import PACKAGES
+from tests.support.unit import UnitLoop, is_unit, nothing_started, starts
 
 _TOOLS = {
     "java": ("java", "javac", "mvn"),
@@ -34,29 +36,65 @@ pytest.MonkeyPatch().setattr(sql, "SYNCHRONOUS", "OFF")
 settings.register_profile("default", max_examples=100, deadline=None, derandomize=True)
 settings.register_profile("ci", max_examples=100, deadline=None, print_blob=True)
 settings.register_profile("soak", max_examples=20_000, deadline=None, print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+settings.register_profile(
+    "unit", max_examples=10, stateful_step_count=20, deadline=None, derandomize=True
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--unit", action="store_true", help="run the unit tests, and no others")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take the number of examples from the environment, in unit tests a small one."""
+    default = "unit" if config.getoption("--unit") else "default"
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", default))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files without unit tests before they are imported."""
+    is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    return (config.getoption("--unit") and is_test and starts(collection_path)) or None
 
 
 @pytest.fixture(scope="session", autouse=True)
-def held_default_ports() -> Iterator[None]:
+def held_default_ports(pytestconfig: pytest.Config) -> Iterator[None]:
     """With CI=true nothing can listen on a default port: every test takes ports of its own."""
     with ExitStack() as stack:
-        if os.environ.get("CI") == "true":
+        if os.environ.get("CI") == "true" and not pytestconfig.getoption("--unit"):
             hold_default_ports(stack)
         yield
 
 
-def pytest_asyncio_loop_factories() -> dict[str, Callable[[], AbstractEventLoop]]:
+def pytest_asyncio_loop_factories(
+    config: pytest.Config,
+) -> dict[str, Callable[[], AbstractEventLoop]]:
     """Test on the event loop that the gateway runs on."""
+    if config.getoption("--unit"):
+        return {"uvloop": UnitLoop}
     return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a unit test that starts something."""
+    if not item.config.getoption("--unit"):
+        return (yield)
+    with nothing_started():
+        return (yield)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of a group on one worker: their ids end in its name, which xdist schedules by.
+    """Choose the unit tests, and keep the tests of a group on one worker.
 
-    xdist 3.8 puts the name where pytest 9.2 looks for an id no more, and scatters the groups.
+    The ids of a group's tests end in its name, which xdist schedules by: xdist 3.8 puts the name
+    where pytest 9.2 looks for an id no more, and scatters the groups.
     """
+    if config.getoption("--unit"):
+        others = [item for item in items if not is_unit(item)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if is_unit(item)]
     if not getattr(config.option, "loadgroup", False):
         return
     for item in items:

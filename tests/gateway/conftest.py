@@ -10,7 +10,7 @@ from gateway.metadata.sql import SqlMetadata
 from tests.gateway.house import House, running
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def url(request: pytest.FixtureRequest) -> str:
     if request.param == "sqlite":
         return "sqlite"

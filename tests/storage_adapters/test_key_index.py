@@ -74,6 +74,7 @@ def test_a_prefix_gives_the_keys_that_begin_with_it_in_order(
         assert [key for key, _ in index.keys(partition_id, prefix=prefix)] == wanted
 
 
+@pytest.mark.heavy
 def test_many_keys_over_many_runs_and_blocks() -> None:
     batches = [{b"user-%06d" % (row * 7 + n) for n in range(11)} for row in range(3_000)]
     index = built({5: batches}, run_keys_max=1_000)

@@ -24,6 +24,8 @@ from storage_adapters.segment_log.wal_ring import new_ring
 from tests.storage_adapters.disks import Event, RecordingFiles, RecordingRing, replay
 from tests.storage_adapters.settling import settle
 
+pytestmark = pytest.mark.heavy
+
 APPENDS = 60
 PARTITIONS = 3
 LIVES = 3

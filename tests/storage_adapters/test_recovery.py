@@ -96,6 +96,7 @@ async def test_nothing_is_lost_by_a_kill(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["cut", "zeros", "garbage"])
+@pytest.mark.heavy
 async def test_last_append_torn_at_every_byte_is_cut(tmp_path: Path, how: str) -> None:
     """The last append has two entries: neither is there when any byte of them is missing."""
     data_dir = await crashed(tmp_path, three)

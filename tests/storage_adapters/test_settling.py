@@ -4,6 +4,8 @@ import asyncio
 import threading
 from pathlib import Path
 
+import pytest
+
 from gateway.clock import ManualClock
 from gateway.model import Buffer, parse_batch_header
 from gateway.storage import Bounds
@@ -217,6 +219,7 @@ async def test_deletion_is_remembered_when_its_segment_is_settled(tmp_path: Path
     assert [i.partition_id for i in list_partitions(tmp_path).identities] == [1, 3]
 
 
+@pytest.mark.heavy
 async def test_small_files_are_merged(tmp_path: Path) -> None:
     log = await opened(tmp_path)
     for _ in range(30):

@@ -22,6 +22,8 @@ from gateway.records.codec import RecordRun, encode_batch
 from gateway.topics.manager import Topic
 from tests.adapters.sqs.messages.test_received import TOPIC
 
+pytestmark = pytest.mark.heavy
+
 NOW_UNIX_MS: Final = 1_795_520_060_022
 BATCHES: Final = 20
 RUNS: Final = 20

@@ -3,6 +3,7 @@
 import gc
 import tracemalloc
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -16,6 +17,7 @@ TOPICS = [b"a" * 16, b"b" * 16, b"c" * 16]
 HOUR_MS = 3_600_000
 
 
+@pytest.mark.heavy
 def test_a_million_that_wait_cost_no_objects() -> None:
     count = 30_000
     tracemalloc.start()
@@ -29,6 +31,7 @@ def test_a_million_that_wait_cost_no_objects() -> None:
     assert each_bytes < 60
 
 
+@pytest.mark.heavy
 def test_the_last_of_many_cost_little() -> None:
     tracemalloc.start()
     state = DelayState(NOW_UNIX_MS)

@@ -14,6 +14,8 @@ from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Counts, Order, Policy, Run
 from features.queue.unread_ranges import KEYLESS_AHEAD_MAX
 
+pytestmark = pytest.mark.heavy
+
 BACKLOG = 10_000_000
 IN_FLIGHT = 120_000
 LEASE_MS = 30_000

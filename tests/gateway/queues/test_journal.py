@@ -24,6 +24,7 @@ from tests.gateway.queues.world import (
 MIB = 1 << 20
 
 
+@pytest.mark.heavy
 async def test_the_journal_stays_small(tmp_path: Path) -> None:
     async with running(tmp_path, journal_room_bytes=MIB) as world:
         queue = await world.queue(lease_ms=60_000)
@@ -45,6 +46,7 @@ async def test_the_journal_stays_small(tmp_path: Path) -> None:
         assert got[0].attempt > 1
 
 
+@pytest.mark.heavy
 async def test_a_long_journal_is_short_after_a_stop(tmp_path: Path) -> None:
     async with running(tmp_path) as world:
         queue = await world.queue(lease_ms=60_000)

@@ -100,6 +100,7 @@ async def test_large_batch_is_read_beside_the_loop(
 
 
 @ORDERS
+@pytest.mark.heavy
 async def test_large_batch_of_a_log_that_was_there_before_the_queue(
     tmp_path: Path, order: Order, on_loop: list[int]
 ) -> None:
@@ -120,6 +121,7 @@ async def test_large_batch_of_a_log_that_was_there_before_the_queue(
         assert max(on_loop, default=0) <= 1
 
 
+@pytest.mark.heavy
 async def test_many_batches_of_one_read_are_one_work(
     tmp_path: Path, on_loop: list[int]
 ) -> None:
@@ -145,6 +147,7 @@ async def test_large_batch_that_is_corrupt_holds_up_nothing(tmp_path: Path) -> N
         assert queue.counts().ready == MANY + 1
 
 
+@pytest.mark.heavy
 async def test_lane_that_knows_enough_is_fed_on_when_it_wants_more(tmp_path: Path) -> None:
     async with running(tmp_path, lookahead=1_000) as world:
         queue = await world.queue(order=Order.FAIR)

@@ -21,7 +21,7 @@ def empty_postgres_url(postgres_url: str) -> str:
     return postgres_url
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return engine_url("sqlite", tmp_path)
