@@ -26,6 +26,7 @@ from gateway.auth.access_keys import AccessKeys
 from gateway.auth.audit import Audit
 from gateway.auth.declared import read_declared
 from gateway.auth.login_policy import LoginPolicy
+from gateway.auth.login_record import LoginRecord
 from gateway.auth.login_throttle import LoginThrottle
 from gateway.auth.rules import RuleBook
 from gateway.auth.users import StoredUsers, iterations_of
@@ -218,6 +219,7 @@ class _Node:
         stack.push_async_callback(storage.close)
         if storage.data_uuid is not None:
             await reconcile(metadata, storage.data_uuid, log_is_empty=storage.is_empty)
+        await LoginRecord(storage, users).start()
         placement = SingleNode(
             storage.incarnation,
             node_id=settings.node.node_id,

@@ -279,6 +279,18 @@ class CompactingStorage(StorageAdapter, Protocol):
         ...
 
 
+class LoginStorage(StorageAdapter, Protocol):
+    """Storage that keeps beside the log whether everybody must log in.
+
+    A recovery that has nothing but the log finds it there. A storage without this method is a whole
+    one.
+    """
+
+    async def keep_login_required(self, *, required: bool) -> None:
+        """Keep it durably. Errors: ``StorageUnavailable``."""
+        ...
+
+
 class IndexedStorage(StorageAdapter, Protocol):
     """Storage with a key index, so that readers of some keys can skip batches.
 

@@ -9,16 +9,17 @@ must be stopped.
 import asyncio
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from gateway.auth.login_policy import LoginPolicy
 from gateway.cli import options
 from gateway.cli.admin_client import settings_of
 from gateway.cli.node_commands import confirm
-from gateway.cli.output import print_rows, say
+from gateway.cli.output import note, print_rows, say
 from gateway.cli.recover_queues import list_queues
 from gateway.cli.stopped_node import stopped_metadata
 from gateway.clock import SystemClock
@@ -29,6 +30,16 @@ from gateway.metadata.recovery import QueuePlace, restore_queues, restore_topics
 from gateway.metadata.store import PRODUCER_IDS, TopicRow
 from gateway.model import PartitionIdentity
 from storage_adapters.segment_log.inspect import PartitionListing, list_partitions
+from storage_adapters.segment_log.login_file import is_login_required
+
+_REQUIRED: Final = (
+    "WARNING: everybody must log in (auth.required), and the users are lost: add them again with",
+    "`headgate users add`. Until then no client gets in.",
+)
+_NOT_REQUIRED: Final = (
+    "WARNING: nobody must log in. If that was different before, set auth.required = true, or run",
+    "`headgate users add --offline`, before the node is started.",
+)
 
 
 class NothingToRecover(GatewayError):
@@ -61,6 +72,10 @@ class Log(Protocol):
         """Rebuild what the storage itself keeps in the metadata store's database."""
         ...
 
+    def is_login_required(self) -> bool:
+        """Say whether everybody had to log in when the node ran last."""
+        ...
+
     def remarks(self) -> Iterable[str]:
         """Return further remarks for the user, a line each."""
         ...
@@ -83,6 +98,10 @@ class SegmentLogOf:
     def restore(self) -> None:
         """See ``Log``; there is nothing to rebuild."""
 
+    def is_login_required(self) -> bool:
+        """See ``Log``."""
+        return is_login_required(self._data_dir)
+
     def remarks(self) -> Iterable[str]:
         """See ``Log``."""
         return ()
@@ -102,7 +121,7 @@ def recover_metadata(
     store = _shown(settings.metadata.database_url)
     confirm(lambda: f"Put {count} topic(s) of {log.place} into {store}?", yes=yes)
     log.restore()
-    topics, queues = asyncio.run(_restore(settings, log))
+    topics, queues, must_log_in = asyncio.run(_restore(settings, log))
     rows = [
         {
             "namespace": topic.name.namespace,
@@ -115,6 +134,8 @@ def recover_metadata(
     ]
     columns = ["namespace", "name", "partitions", "queue_groups", "uuid"]
     print_rows(rows, columns, as_json=as_json)
+    for line in _REQUIRED if must_log_in else _NOT_REQUIRED:
+        note(line)
     if as_json:
         return
     for remark in log.remarks():
@@ -150,8 +171,12 @@ def _log_of(settings: Settings) -> Log:
     return SegmentLogOf(data_dir, listing.data_uuid, listing)
 
 
-async def _restore(settings: Settings, log: Log) -> tuple[list[TopicRow], list[QueuePlace]]:
+async def _restore(
+    settings: Settings, log: Log
+) -> tuple[list[TopicRow], list[QueuePlace], bool]:
+    """Restore what the log knows; return topics, queues, and whether everybody must log in."""
     places = await asyncio.to_thread(log.queues)
+    is_required = await asyncio.to_thread(log.is_login_required)
     now_unix_ms = SystemClock().unix_ms()
     async with stopped_metadata(settings) as metadata:
         topics = await restore_topics(
@@ -166,7 +191,11 @@ async def _restore(settings: Settings, log: Log) -> tuple[list[TopicRow], list[Q
         # again, and would take their first batches for repetitions. Ids above the time in
         # milliseconds were never given, unless a node gives out a thousand a second for years.
         await metadata.reserve_ids(PRODUCER_IDS, now_unix_ms)
-    return topics, queues
+        if is_required:
+            await metadata.set_required(required=True)
+        policy = LoginPolicy.of(metadata, settings)
+        await policy.load()
+    return topics, queues, policy.required
 
 
 def _shown(url: str) -> str:

@@ -17,6 +17,7 @@ from gateway.sql.engines import engine_url
 from storage_adapters.s3.bucket import Bucket
 from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.index import Index
+from storage_adapters.s3.login_object import is_login_required
 from storage_adapters.s3.recovery import batches_of, restore_index, survey_bucket
 
 SHOWN_MAX: Final = 10
@@ -65,6 +66,10 @@ class S3Log:
             restore_index(self._config, self._bucket, index, self._survey)
         finally:
             index.close()
+
+    def is_login_required(self) -> bool:
+        """See ``Log``."""
+        return is_login_required(self._config, self._bucket)
 
     def remarks(self) -> Iterator[str]:
         """Yield remarks about the findings, a line each."""

@@ -1,9 +1,7 @@
 """S3 storage: the storage adapter on objects of a bucket."""
 
 import asyncio
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -24,7 +22,6 @@ from gateway.storage import (
     StorageHost,
     StoredHeader,
 )
-from storage_adapters.formats.damage import Damaged
 from storage_adapters.s3 import queries
 from storage_adapters.s3.appender import Appender, Group
 from storage_adapters.s3.bucket import Bucket
@@ -33,6 +30,7 @@ from storage_adapters.s3.committer import Committer
 from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.index_thread import IndexThread
 from storage_adapters.s3.log_starts import LogStarts
+from storage_adapters.s3.login_object import keep_login_required
 from storage_adapters.s3.merged_change import Changer
 from storage_adapters.s3.merging import Merger
 from storage_adapters.s3.metrics import (
@@ -41,17 +39,17 @@ from storage_adapters.s3.metrics import (
     register_commits,
     register_merges,
 )
-from storage_adapters.s3.objects import Part, headers_of
+from storage_adapters.s3.objects import Part
 from storage_adapters.s3.opening import Opened, introduce, open_data
 from storage_adapters.s3.reading import Reader
 from storage_adapters.s3.rewriting import Rewriter
 from storage_adapters.s3.rows import RowsCache, rows_max_of
+from storage_adapters.s3.scanning import scan
 from storage_adapters.s3.sizes import offset_for_size
-from storage_adapters.s3.state import KIND_LOG, Catalog, StoredObject, object_key
+from storage_adapters.s3.state import KIND_LOG, Catalog
 from storage_adapters.s3.sweeper import Sweeper
 from storage_adapters.s3.uploader import Uploaded, Uploader
 
-SCANS_AT_ONCE: Final = 8
 NUMBERS_RESERVED: Final = 8  # beside one for each upload
 _UNBOUNDED_BYTES: Final = 1 << 60  # a bucket is never full
 _NOT_OPEN: Final = "the storage is not open"
@@ -176,19 +174,7 @@ class S3Storage:
 
     def scan(self, from_sequence: int) -> Iterator[StoredHeader]:
         """See ``StorageAdapter``. Reads objects from the bucket, some at a time."""
-        wanted = sorted(
-            (stored.first_sequence, stored)
-            for stored in self._catalog.objects.values()
-            if stored.kind == KIND_LOG and stored.next_sequence > from_sequence
-        )
-        with ThreadPoolExecutor(SCANS_AT_ONCE, "headgate-scan") as executor:
-            ahead: deque[Future[list[StoredHeader]]] = deque()
-            for _, stored in wanted:
-                ahead.append(executor.submit(self._headers, stored, from_sequence))
-                if len(ahead) == SCANS_AT_ONCE:
-                    yield from ahead.popleft().result()
-            while ahead:
-                yield from ahead.popleft().result()
+        return scan(self._catalog, self._bucket, self._config.prefix, from_sequence)
 
     def truncate_before(self, partition_id: int, offset: int, on_done: OnDone) -> None:
         """See ``StorageAdapter``."""
@@ -222,6 +208,12 @@ class S3Storage:
         log_bytes = sum([one.size_bytes for one in objects if one.kind == KIND_LOG])
         all_bytes = sum([one.size_bytes for one in objects])
         return DiskUsage(log_bytes, all_bytes - log_bytes, _UNBOUNDED_BYTES)
+
+    async def keep_login_required(self, *, required: bool) -> None:
+        """See ``LoginStorage``: an object beside the others."""
+        await asyncio.to_thread(
+            keep_login_required, self._config, self._bucket, required=required
+        )
 
     async def close(self) -> None:
         """See ``StorageAdapter``. Appends not in the bucket after ``close_ms_max`` fail."""
@@ -378,14 +370,6 @@ class S3Storage:
         """Drop a dead object from all caches."""
         self._rows.drop(number)
         self._cache.drop(number)
-
-    def _headers(self, stored: StoredObject, from_sequence: int) -> list[StoredHeader]:
-        key = object_key(self._config.prefix, stored.number, stored.epoch)
-        data = self._bucket.get(key, 0, stored.size_bytes)
-        try:
-            return headers_of(data, from_sequence)
-        except Damaged as error:
-            raise StorageUnavailable(f"object {key} is damaged: {error}") from error
 
     def _check_open(self) -> None:
         if not self._is_open:

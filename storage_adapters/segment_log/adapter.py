@@ -38,6 +38,7 @@ from storage_adapters.segment_log.files import Files, SystemFiles
 from storage_adapters.segment_log.idle import IdleCloser
 from storage_adapters.segment_log.key_indexes import KeyIndexes
 from storage_adapters.segment_log.lockfile import DataLock
+from storage_adapters.segment_log.login_file import LoginFile
 from storage_adapters.segment_log.metrics import SegmentLogMetrics
 from storage_adapters.segment_log.opening import Opened, open_data
 from storage_adapters.segment_log.parts import (
@@ -93,6 +94,7 @@ class SegmentLog:
         self._may_ring = config.io_uring and config.flush == "group" and files is None
         self._lock = DataLock(data_dir)
         self.claim = self._lock.acquire  # see ``ClaimingStorage``
+        self.keep_login_required = LoginFile(self._files, data_dir).keep  # see ``LoginStorage``
         self._catalog = Catalog(config)
         self._reader = Reader(self._catalog, config)
         self._pace = Pace(config.settle_bytes_per_s_max, lambda: self._writer.queued_bytes)
@@ -134,9 +136,8 @@ class SegmentLog:
     async def open(self, host: StorageHost) -> None:
         """See ``StorageAdapter``. ``data_uuid`` and ``cut_bytes`` are known afterwards."""
         self._host = host
-        loop = asyncio.get_running_loop()
         try:
-            opened = await loop.run_in_executor(None, self._open_data)
+            opened = await asyncio.to_thread(self._open_data)
         except OSError as error:
             raise StorageUnavailable(f"{self._data_dir}: {error}") from error
         recovered, settled, first, self.data_uuid = opened

@@ -1,5 +1,6 @@
 """``headgate recover-metadata``: a node whose metadata store was lost comes back."""
 
+import io
 import re
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from gateway.metadata.sql import FILE_NAME
 from gateway.testing.process import ProgramFailed
 from tests.cli.conftest import Run
 from tests.support.gateway import Gateway
+from tests.support.kafka_wire import METADATA, Connection
+
+ALL_TOPICS = b"\xff\xff\xff\xff"
 
 
 def produce(gateway: Gateway, topic: str, count: int) -> None:
@@ -43,6 +47,68 @@ def test_a_lost_store_is_rebuilt_from_the_log(run: Run, tmp_path: Path) -> None:
         positions = run("groups", "offsets", "billing", "--json", *where).json
         assert sum(position["offset"] for position in positions) == 20
         produce(gateway, "orders", 1)
+
+
+def lose_metadata(data_dir: Path) -> None:
+    for file in data_dir.glob(f"{FILE_NAME}*"):
+        file.unlink()
+
+
+def test_a_node_with_users_stays_closed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = ("--set", f"node.data_dir={tmp_path}")
+    gateway = Gateway(tmp_path)
+    with gateway:
+        assert run("topics", "create", "orders", *where).status == 0
+        produce(gateway, "orders", 1)
+        monkeypatch.setattr("sys.stdin", io.StringIO("sesame\n"))
+        added = run("users", "add", "ada", "--password-stdin", *where)
+        assert added.status == 0, added.err
+    lose_metadata(tmp_path)
+
+    done = run("recover-metadata", "--yes", *where)
+
+    assert done.status == 0, done.err
+    assert "everybody must log in (auth.required), and the users are lost" in done.err
+    with (
+        gateway,
+        Connection(gateway.kafka_port) as connection,
+        pytest.raises(
+            (OSError, AssertionError)
+        ),  # closed: a client without a login is not served
+    ):
+        connection.call(METADATA, 1, ALL_TOPICS)
+
+
+def test_a_node_without_users_is_open_again_and_says_so(run: Run, tmp_path: Path) -> None:
+    where = ("--set", f"node.data_dir={tmp_path}")
+    gateway = Gateway(tmp_path)
+    with gateway:
+        assert run("topics", "create", "orders", *where).status == 0
+        produce(gateway, "orders", 1)
+    lose_metadata(tmp_path)
+
+    done = run("recover-metadata", "--yes", "--json", *where)
+
+    assert done.status == 0, done.err
+    assert "WARNING: nobody must log in" in done.err
+    with gateway:
+        produce(gateway, "orders", 1)
+
+
+def test_the_config_has_the_last_word(run: Run, tmp_path: Path) -> None:
+    where = ("--set", f"node.data_dir={tmp_path}")
+    with Gateway(tmp_path, {"auth.required": "true"}) as gateway:
+        assert run("topics", "create", "orders", *where).status == 0
+        gateway.kill()
+    with Gateway(tmp_path, {"auth.required": "false"}) as gateway:
+        produce(gateway, "orders", 1)
+    lose_metadata(tmp_path)
+
+    done = run("recover-metadata", "--yes", *where)
+
+    assert "WARNING: nobody must log in" in done.err
 
 
 def test_a_running_node_is_left_alone(run: Run, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """``headgate recover-metadata`` when nothing is left but the bucket."""
 
+import io
 import re
 import shutil
 from collections.abc import Iterator
@@ -11,7 +12,10 @@ from kafka import KafkaProducer
 from gateway.testing.process import ProgramFailed
 from tests.cli.conftest import Run
 from tests.support.gateway import Gateway
+from tests.support.kafka_wire import METADATA, Connection
 from tests.support.s3_servers import S3Server, moto
+
+ALL_TOPICS = b"\xff\xff\xff\xff"
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +76,40 @@ def test_a_lost_machine_comes_back_from_the_bucket(
         positions = run("groups", "offsets", "billing", "--json", *where).json
         assert sum(position["offset"] for position in positions) == 20
         _produce(another, "orders", 1)
+
+
+def test_a_node_with_users_stays_closed(
+    run: Run, tmp_path: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**server.settings(prefix="closed/"), "storage.flush_interval_ms": 5}
+    old, new = tmp_path / "old", tmp_path / "new"
+    where = ["--set", f"node.data_dir={old}"]
+    with Gateway(old, settings, env=server.env) as gateway:
+        assert run("topics", "create", "orders", *where).status == 0
+        _produce(gateway, "orders", 1)
+        monkeypatch.setattr("sys.stdin", io.StringIO("sesame\n"))
+        added = run("users", "add", "ada", "--password-stdin", *where)
+        assert added.status == 0, added.err
+        gateway.kill()
+    shutil.rmtree(old)
+    another = Gateway(new, settings, env=server.env)
+
+    done = run(
+        "recover-metadata",
+        "--yes",
+        *[f"--set={key}={value}" for key, value in another.settings.items()],
+    )
+
+    assert done.status == 0, done.err
+    assert "everybody must log in (auth.required), and the users are lost" in done.err
+    with (
+        another,
+        Connection(another.kafka_port) as connection,
+        pytest.raises(
+            (OSError, AssertionError)
+        ),  # closed: a client without a login is not served
+    ):
+        connection.call(METADATA, 1, ALL_TOPICS)
 
 
 @pytest.mark.parametrize(

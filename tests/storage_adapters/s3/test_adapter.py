@@ -22,9 +22,10 @@ from gateway.testing.storage import (
     read_all,
     truncate,
 )
-from storage_adapters.s3.adapter import SCANS_AT_ONCE, S3Storage
+from storage_adapters.s3.adapter import S3Storage
 from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.index import Index
+from storage_adapters.s3.scanning import SCANS_AT_ONCE
 from tests.support.s3_servers import S3Server
 
 
