@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError
 from gateway.auth.access_keys import AccessKeys
 from gateway.auth.users import StoredUsers
 from gateway.metadata.sql import SqlMetadata
-from tests.interop.sqs.programs.link import Endpoint, Refused
+from tests.interop.sqs.programs.client_api import Endpoint, Refused
 from tests.interop.sqs.programs.with_boto3 import Boto3
 from tests.support.kafka_wire import METADATA, Connection, batch, text
 from tests.support.live_kernel import CHEAP

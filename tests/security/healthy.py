@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final, Protocol
 
-from tests.interop.sqs.programs.link import Refused
+from tests.interop.sqs.programs.client_api import Refused
 from tests.interop.sqs.programs.with_boto3 import Boto3
 from tests.security.guarded import ADMINISTRATOR, PASSWORD, GuardedGateway
 from tests.support import mqtt_wire as wire

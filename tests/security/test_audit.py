@@ -28,7 +28,7 @@ from confluent_kafka.admin import (
 
 from tests.interop.mqtt.programs.secure_paho import SecurePaho
 from tests.interop.mqtt.secured import add_user
-from tests.interop.sqs.programs.link import Endpoint
+from tests.interop.sqs.programs.client_api import Endpoint
 from tests.interop.sqs.programs.with_boto3 import Boto3
 from tests.security.lines import logged, wait_logged
 from tests.support.sqs_gateway import SqsGateway

@@ -17,7 +17,7 @@ from gateway.config.text import format_value
 from gateway.testing.process import ProgramFailed
 from tests.interop.mqtt.programs.secure_paho import SecurePaho
 from tests.interop.mqtt.secured import add_user
-from tests.interop.sqs.programs.link import Endpoint
+from tests.interop.sqs.programs.client_api import Endpoint
 from tests.interop.sqs.programs.with_boto3 import Boto3
 from tests.support.sqs_gateway import SqsGateway
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from tests.interop.sqs.programs.link import Refused
+from tests.interop.sqs.programs.client_api import Refused
 from tests.interop.sqs.programs.with_boto3 import Boto3
 from tests.security.guarded import ANONYMOUS, PASSWORD, GuardedGateway
 from tests.support.kafka_wire import FETCH, METADATA, fetch_body, fetch_records, request

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.testing.ports import free_port
-from tests.interop.sqs.programs.link import Endpoint
+from tests.interop.sqs.programs.client_api import Endpoint
 from tests.support.gateway import Gateway
 
 ACCOUNT: Final = "000000000000"
@@ -32,17 +32,17 @@ class SqsGateway(Gateway):
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where clients connect to, with a key that the gateway does not know: anonymous."""
+        """Address for clients with an unknown key, which are anonymous."""
         return Endpoint(f"http://127.0.0.1:{self.sqs_port}")
 
     def with_key(self, user: str) -> Endpoint:
-        """Make an access key of a user; return where he connects to with it."""
+        """Make an access key of a user; return the endpoint with it."""
         lines = self.run_command("users", "keys", "add", user, "--json", self._place)
         made = json.loads("\n".join(lines))
         return Endpoint(self.endpoint.url, key_id=made["key_id"], secret=made["secret"])
 
     def without_key(self, endpoint: Endpoint) -> None:
-        """Take an access key away."""
+        """Remove an access key."""
         self.run_command("users", "keys", "remove", endpoint.key_id, "--yes", self._place)
 
     @property

@@ -1,4 +1,4 @@
-"""Load on SQS queues by threads that keep their side of the bargain through kills.
+"""Load on SQS queues by threads that check the protocol's guarantees through kills.
 
 Senders number their messages and remember which sends were acknowledged; receivers remember what
 came and which deletes were acknowledged, and find out at once when something comes back.
@@ -22,7 +22,7 @@ _BUSY: Final = frozenset({"ServiceUnavailable", "RequestThrottled"})
 
 
 class Worker(abc.ABC):
-    """A thread with a connection; whatever it raises ends it and is in ``failures``."""
+    """A thread with a connection; an exception ends it and is added to ``failures``."""
 
     def __init__(self, port: int, url: str, name: str) -> None:
         self.url = url
@@ -37,7 +37,7 @@ class Worker(abc.ABC):
         self._thread.start()
 
     def finish(self) -> None:
-        """Let it come to the end of what it does; its failures are raised."""
+        """Wait for the end of its current step, and raise its failures."""
         self._ends.set()
         self._thread.join(60)
         assert not self._thread.is_alive(), f"{self.name} does not end"
@@ -54,10 +54,10 @@ class Worker(abc.ABC):
 
     @abc.abstractmethod
     def turn(self) -> None:
-        """Do one thing."""
+        """Do one step."""
 
     def attempt(self, action: str, **params: Any) -> Result | None:
-        """Do a request once; None when it is not known whether it was done."""
+        """Do a request once; return None when its effect is unknown."""
         try:
             return self._client.call(action, QueueUrl=self.url, **params)
         except Gone:
@@ -69,7 +69,7 @@ class Worker(abc.ABC):
         return None
 
     def insist(self, action: str, **params: Any) -> Result:
-        """Do a request until it is answered, also beyond the end."""
+        """Repeat a request until it is answered, even after the end."""
         deadline = time.monotonic() + 60
         while (found := self.attempt(action, **params)) is None:
             assert time.monotonic() < deadline, f"{self.name}: no answer to {action}"
@@ -124,7 +124,7 @@ class FifoSender(Worker):
         self._waits = []
 
     def finish(self) -> None:
-        """End it; what waits for an answer is sent before."""
+        """End the thread; requests without an answer are sent before."""
         super().finish()
         if self._waits:
             self.insist("SendMessageBatch", Entries=self._waits)
@@ -144,7 +144,7 @@ class FifoSender(Worker):
 
 
 class Ledger:
-    """What all receivers of one queue know together."""
+    """Shared record of all receivers of one queue."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -155,7 +155,7 @@ class Ledger:
         self.taken = 0
 
     def took(self, message: Result, gone_before: set[str]) -> None:
-        """Note a message. ``gone_before``: what was deleted when the receive was sent."""
+        """Note a message. ``gone_before`` are the messages deleted when the receive was sent."""
         body, message_id = message["Body"], message["MessageId"]
         with self.lock:
             self.taken += 1
@@ -171,7 +171,7 @@ class Ledger:
 
 
 class Receiver(Worker):
-    """Receives up to ten and deletes them, by batch; ``keeps`` says what is given back instead."""
+    """Receives and deletes batches of up to ten; ``keeps`` selects messages to return instead."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class Receiver(Worker):
         self.delete([message for message in messages if message not in kept], asked_s)
 
     def check(self, messages: list[Result]) -> None:
-        """Look at what came before it is noted."""
+        """Check received messages before they are noted."""
 
     def give_back(self, messages: list[Result]) -> None:
         """Make messages visible at once. When that is not answered, their leases end."""
@@ -216,7 +216,7 @@ class Receiver(Worker):
             self.attempt("ChangeMessageVisibilityBatch", Entries=entries)
 
     def delete(self, messages: list[Result], asked_s: float) -> None:
-        """Delete messages and note what was promised."""
+        """Delete messages and note the acknowledged ones."""
         if not messages:
             return
         entries = [
@@ -234,10 +234,10 @@ class Receiver(Worker):
 
 
 class FifoReceiver(Receiver):
-    """Also looks whether each group comes in order, without a gap."""
+    """Also checks that each group comes in order, without gaps."""
 
     def check(self, messages: list[Result]) -> None:
-        """What is before a message in its group has come before."""
+        """Check that earlier messages of each group have come before."""
         with self.ledger.lock:
             seen = set(self.ledger.came)
             for message in messages:

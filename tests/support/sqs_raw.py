@@ -12,11 +12,11 @@ Result = dict[str, Any]
 
 
 class Gone(Exception):
-    """The server did not answer: whether it did what was asked is not known."""
+    """The server did not answer; the effect of the request is unknown."""
 
 
 class Refused(Exception):
-    """The server said no. ``code`` is the shape's name."""
+    """The server refused a request. ``code`` is the shape's name."""
 
     def __init__(self, code: str, status: int, message: str) -> None:
         super().__init__(f"{status} {code}: {message}")
@@ -25,7 +25,7 @@ class Refused(Exception):
 
 
 class JsonClient:
-    """One connection that is kept, and opened anew when it broke. For one thread."""
+    """One persistent connection, reopened after errors. For one thread."""
 
     def __init__(self, port: int, *, answer_s_max: float = ANSWER_S_MAX) -> None:
         self._http = http.client.HTTPConnection("127.0.0.1", port, timeout=answer_s_max)

@@ -1,4 +1,4 @@
-"""The SQS endpoint that is judged: a gateway of this test process, or a peer.
+"""The SQS endpoint under test: a gateway of this test process, or a peer.
 
 ``HEADGATE_SQS_TARGET=moto`` or ``=elasticmq`` turns the suites on those; what is green there asks
 for what Amazon documents and not for what we happen to do. ``OWN`` marks what only a gateway has,
@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from tests.interop.sqs.programs.link import Endpoint
+from tests.interop.sqs.programs.client_api import Endpoint
 from tests.support.sqs_gateway import SqsGateway
 from tests.support.sqs_peers import Peer, elasticmq, moto
 
@@ -66,7 +66,7 @@ _PEERS: Final = {"moto": moto, "elasticmq": elasticmq}
 
 @dataclass(frozen=True)
 class Target:
-    """Where clients connect to. A peer has only the endpoint and the account."""
+    """Address for clients. A peer has only the endpoint and the account."""
 
     endpoint: Endpoint
     account: str
@@ -94,7 +94,7 @@ def what_the_peer_lacks(name: str) -> str:
 
 
 def skip_what_the_peer_lacks(*names: str) -> None:
-    """Skip a test of steps or a client that the target, being a peer, does not serve right."""
+    """Skip a test of steps or a client that the target, a peer, does not serve right."""
     for name in names:
         if reason := what_the_peer_lacks(name):
             pytest.skip(f"{NAME}: {name}: {reason}")

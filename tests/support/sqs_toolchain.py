@@ -1,4 +1,4 @@
-"""What speaks SQS and is not of this environment: Amazon's SDKs and CLI, the peers; built once.
+"""SQS clients outside this environment: Amazon's SDKs and CLI, the peers; built once.
 
 ``python -m tests.support.sqs_toolchain`` builds all of it, so that no test has to.
 """

@@ -1,4 +1,4 @@
-"""What a request asks for: read once for receivers who ask the same again."""
+"""Decoding of requests; repeated bodies of receivers are decoded once."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""One connection: requests in order, answers in order, bounds, and an end that is understood."""
+"""One connection: order of requests and answers, limits, and a clean end."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ def request(
 
 
 class Answer:
-    """A whole answer. ``value`` is what JSON it brings."""
+    """A complete answer. ``value`` is its decoded JSON."""
 
     def __init__(self, head: bytes, body: bytes) -> None:
         first, *lines = head.decode().rstrip().split("\r\n")
@@ -59,7 +59,7 @@ class Answer:
 
 
 class Client:
-    """Bytes to the endpoint, answers from it."""
+    """A raw connection to the endpoint."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader

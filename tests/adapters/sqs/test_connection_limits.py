@@ -1,4 +1,4 @@
-"""What one connection may have under way, whatever comes in one read."""
+"""Limits of one connection's requests in progress, however many come in one read."""
 
 import json
 from collections.abc import AsyncIterator

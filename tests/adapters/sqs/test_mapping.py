@@ -1,4 +1,4 @@
-"""SQS messages in the log, and what SQS shows of what others wrote there."""
+"""SQS messages in the log, and records of other protocols as SQS messages."""
 
 import json
 import string

@@ -1,4 +1,4 @@
-"""What the cache of messages counts is what its batches take in memory."""
+"""The message cache's count of bytes equals its memory."""
 
 import gc
 import hashlib
@@ -33,7 +33,7 @@ Make = Callable[[int], CachedBatch]
 
 
 class Place(Partition):
-    """A partition as far as what is shown goes by it."""
+    """A partition with the attributes that the columns need."""
 
     __slots__ = ()
 

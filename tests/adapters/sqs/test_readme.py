@@ -1,4 +1,4 @@
-"""The README's tables have a row for all that SQS has, and tests that are there and fit."""
+"""The README's tables are complete, and name existing tests that fit."""
 
 import ast
 import re

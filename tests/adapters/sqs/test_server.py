@@ -1,4 +1,4 @@
-"""The endpoint as SDKs see it: what queue URLs begin with, who is let in, what is counted."""
+"""The endpoint as SDKs see it: queue URLs, admission, counts."""
 
 from collections.abc import AsyncIterator
 from email.utils import parsedate_to_datetime
@@ -144,7 +144,7 @@ async def test_who_must_sign_signs(tmp_path: Path) -> None:
 
 
 async def test_a_stranger_is_refused_before_his_form_is_read(tmp_path: Path) -> None:
-    """2 MiB of %41 take 300 ms to read, in which nobody else is served."""
+    """2 MiB of %41 take 300 ms to parse, in which no other client is served."""
     async with running(tmp_path, sqs={"anonymous": "never"}) as live:
         client = await connect(live)
         head = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n"

@@ -1,4 +1,4 @@
-"""HTTP/1.1: a stream, cut anywhere, is the same requests; what breaks a bound is refused."""
+"""HTTP/1.1: a stream gives the same requests in any pieces; limits are enforced."""
 
 import pytest
 from hypothesis import given

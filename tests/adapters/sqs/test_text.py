@@ -1,4 +1,4 @@
-"""Which characters SQS takes: those of XML 1.0."""
+"""Characters of SQS texts: those of XML 1.0."""
 
 import re
 

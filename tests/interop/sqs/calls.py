@@ -1,4 +1,4 @@
-"""The calls that steps are made of: make a queue, send, receive until it came, digests."""
+"""Calls that the steps use: make a queue, send, receive until messages come, digests."""
 
 import hashlib
 import struct
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from tests.interop.sqs.programs.link import Api, Params, Refused, Result
+from tests.interop.sqs.programs.client_api import Api, Params, Refused, Result
 
 Step = Callable[[Api, str], Any]
 
@@ -118,7 +118,7 @@ def with_dead_letters(api: Api, stem: str, attempts: int, suffix: str = "") -> t
 
 
 def bury(api: Api, url: str, attempts: int, count: int = 1) -> None:
-    """Receive all that is there, ``count`` messages, so often that they are dead letters."""
+    """Receive all ``count`` messages until they are dead letters."""
     for _ in range(attempts):
         for message in take(api, url, count):
             api.call(

@@ -1,4 +1,4 @@
-"""What the clients connect to; see ``tests/support/sqs_target.py``."""
+"""Fixtures: the endpoint under test; see ``tests/support/sqs_target.py``."""
 
 import uuid
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ collect_ignore_glob = ["programs/*"]
 
 @pytest.fixture(scope="session")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """Where the clients connect to."""
+    """Run the endpoint under test."""
     with running_target(tmp_path_factory.mktemp("sqs-interop")) as running:
         yield running
 
 
 @pytest.fixture
 def stem() -> str:
-    """Letters that begin the queue names of this test alone."""
+    """Return a prefix of queue names for this test alone."""
     return f"i{uuid.uuid4().hex[:10]}"

@@ -1,4 +1,4 @@
-"""What every stock client does with the endpoint, step by step, and what it must see.
+"""Steps that every stock client does with the endpoint, and the results that it must see.
 
 A step is a function of a client and a stem for names; it returns what was seen, in JSON's types.
 Programs in other languages do the same steps and print what they saw as one JSON object.
@@ -25,7 +25,7 @@ from tests.interop.sqs.calls import (
     take,
     with_dead_letters,
 )
-from tests.interop.sqs.programs.link import Api, Params, Result
+from tests.interop.sqs.programs.client_api import Api, Params, Result
 
 LONG_POLL_S: Final = 20
 AT_ONCE_S_MAX: Final = 5.0  # a busy machine is slow, but not as slow as who waits in full
@@ -58,7 +58,7 @@ def standard(api: Api, stem: str) -> list[Any]:
 
 
 def long_polling(api: Api, stem: str) -> list[bool]:
-    """A receive that waits has the message as soon as it is sent; an empty one waits in full."""
+    """A waiting receive gets a message at once when it is sent; an empty one waits in full."""
     url = made(api, stem)
     latencies_s = []
     for _ in range(4):
@@ -77,7 +77,7 @@ def long_polling(api: Api, stem: str) -> list[bool]:
 
 
 def visibility(api: Api, stem: str) -> list[Any]:
-    """In flight for one, invisible to others; given back at once; deleted by the new handle."""
+    """A message in flight is invisible, can be returned, and deleted by its new handle."""
     url = made(api, stem)
     send(api, url, "one")
     [first] = take(api, url, VisibilityTimeout=60)
@@ -97,7 +97,7 @@ def visibility(api: Api, stem: str) -> list[Any]:
 
 
 def lease_end(api: Api, stem: str) -> list[Any]:
-    """After the timeout it returns and not before; a longer one keeps it away."""
+    """A message returns after its visibility timeout, not before, or after an extended one."""
     url = made(api, stem, VisibilityTimeout="1")
     send(api, url, "one")
     began_s = time.monotonic()
@@ -114,7 +114,7 @@ def lease_end(api: Api, stem: str) -> list[Any]:
 
 
 def delay(api: Api, stem: str) -> list[Any]:
-    """Later by the message's word, or by the queue's; 0 overrules the queue."""
+    """A message is delayed by its own DelaySeconds or the queue's; 0 overrides the queue."""
     url = made(api, stem)
     slow = made(api, f"{stem}-slow", DelaySeconds=f"{IN_TIME_S}")
     send(api, url, "later", DelaySeconds=IN_TIME_S)
@@ -126,7 +126,7 @@ def delay(api: Api, stem: str) -> list[Any]:
 
 
 def dead_letters(api: Api, stem: str) -> list[Any]:
-    """Received too often, it goes on with its id and attributes and says where it is from."""
+    """A message received too often becomes a dead letter with its id, attributes and source."""
     url, dead = with_dead_letters(api, stem, 2)
     sent = send(api, url, "dies", MessageAttributes=ATTRIBUTES)
     bury(api, url, 2)
@@ -167,7 +167,7 @@ def redrive(api: Api, stem: str) -> list[Any]:
 
 
 def batches(api: Api, stem: str) -> list[Any]:
-    """Ten at a time; what is wrong with one entry is said of that entry alone."""
+    """Batches of ten; an error of one entry fails that entry alone."""
     url = made(api, stem)
     entries: list[Params] = [{"Id": f"e{n}", "MessageBody": f"{n}"} for n in range(8)]
     entries += [
@@ -199,7 +199,7 @@ def _outcome(answer: Result) -> Iterator[list[Any]]:
 
 
 def message_attributes(api: Api, stem: str) -> list[Any]:
-    """All types come back as they were, with the digests that SDKs check; filters by name."""
+    """All types come back unchanged, with digests; attributes are filtered by name."""
     url = made(api, stem)
     sent = send(api, url, "x", MessageAttributes=ATTRIBUTES)
     give_back = {"VisibilityTimeout": 0}
@@ -220,7 +220,7 @@ def message_attributes(api: Api, stem: str) -> list[Any]:
 
 
 def system_attributes(api: Api, stem: str) -> list[Any]:
-    """Who sent it and when, how often it was received, the trace header with its digest."""
+    """Sender, times, count of receives, and the trace header with its digest."""
     url = made(api, stem)
     header = {"AWSTraceHeader": {"DataType": "String", "StringValue": TRACE}}
     before_ms = time.time() * 1000 - 1
@@ -259,7 +259,7 @@ def one_mebibyte(api: Api, stem: str) -> list[Any]:
 
 
 def tags(api: Api, stem: str) -> list[Any]:
-    """Given at the making, added, replaced, taken away."""
+    """Tags are set at creation, added, replaced and removed."""
     url = api.call("CreateQueue", QueueName=stem, tags={"a": "1", "b": "2"})["QueueUrl"]
     seen = [api.call("ListQueueTags", QueueUrl=url)["Tags"]]
     api.call("TagQueue", QueueUrl=url, Tags={"b": "3", "c": "\u00e9"})
@@ -269,7 +269,7 @@ def tags(api: Api, stem: str) -> list[Any]:
 
 
 def purge(api: Api, stem: str) -> list[Any]:
-    """All goes, also what is in flight or delayed; not twice within a minute."""
+    """A purge drops all messages, also delayed ones and those in flight; once per minute."""
     url = made(api, stem)
     for n in range(3):
         send(api, url, f"{n}")
@@ -282,7 +282,7 @@ def purge(api: Api, stem: str) -> list[Any]:
 
 
 def settled_twice(api: Api, stem: str) -> list[Any]:
-    """To delete what is gone is no error, whether it was deleted or purged."""
+    """Deleting a message again is no error, whether it was deleted or purged."""
     url = made(api, stem)
     for n in range(2):
         send(api, url, f"{n}")
@@ -294,7 +294,7 @@ def settled_twice(api: Api, stem: str) -> list[Any]:
 
 
 def queue_attributes(api: Api, stem: str) -> list[Any]:
-    """Defaults, what is given, what is changed; listed by prefix and by pages."""
+    """Default, given and changed attributes; lists by prefix and by pages."""
     url = made(api, stem, VisibilityTimeout="7")
     for n in range(3):
         made(api, f"{stem}-{n}")
@@ -321,7 +321,7 @@ def queue_attributes(api: Api, stem: str) -> list[Any]:
 
 
 def deleted_queue(api: Api, stem: str) -> list[str]:
-    """Gone at once; its name is barred for a minute."""
+    """A deleted queue is gone at once; its name is barred for a minute."""
     url = made(api, stem)
     api.call("DeleteQueue", QueueUrl=url)
     return [

@@ -16,7 +16,7 @@ from tests.interop.sqs.calls import (
     take,
     with_dead_letters,
 )
-from tests.interop.sqs.programs.link import Api, Result
+from tests.interop.sqs.programs.client_api import Api, Result
 
 NOISY: Final = 60  # messages of the tenant that floods a queue
 QUIET: Final = 5
@@ -34,7 +34,7 @@ def put(api: Api, url: str, group: str, body: str, **more: Any) -> Result:
 
 
 def fifo(api: Api, stem: str) -> list[Any]:
-    """In order within a group; a group waits while one of its messages is in flight."""
+    """Messages are in order within a group, which waits while one of them is in flight."""
     url = fifo_made(api, stem)
     numbers = [
         int(put(api, url, group, f"{n}")["SequenceNumber"])
@@ -62,7 +62,7 @@ def fifo(api: Api, stem: str) -> list[Any]:
 
 
 def group_lock(api: Api, stem: str) -> list[Any]:
-    """What is given back is the first of its group again: nothing overtakes."""
+    """A returned message is the first of its group again; no other overtakes it."""
     url = fifo_made(api, stem)
     for n in range(3):
         put(api, url, "g", f"{n}")
@@ -82,7 +82,7 @@ def group_lock(api: Api, stem: str) -> list[Any]:
 
 
 def deduplication(api: Api, stem: str) -> list[Any]:
-    """The same id within five minutes is one message, also when that is deleted already."""
+    """The same id within five minutes is one message, even after that was deleted."""
     url = fifo_made(api, stem)
     first = put(api, url, "g", "one", MessageDeduplicationId="same")
     second = put(api, url, "g", "two", MessageDeduplicationId="same")
@@ -96,7 +96,7 @@ def deduplication(api: Api, stem: str) -> list[Any]:
 
 
 def content_deduplication(api: Api, stem: str) -> list[Any]:
-    """By the body's SHA-256; an id that is given wins."""
+    """The id is the body's SHA-256, unless one is given."""
     url = fifo_made(api, stem, ContentBasedDeduplication="true")
     for body, more in (
         ("x", {}), ("x", {}), ("y", {}), ("x", {"MessageDeduplicationId": "own"}),
@@ -119,7 +119,7 @@ def group_scope(api: Api, stem: str) -> list[Any]:
 
 
 def receive_attempts(api: Api, stem: str) -> list[Any]:
-    """The same attempt id is answered with the same messages, though they are in flight."""
+    """A repeated attempt id gets the same messages, although they are in flight."""
     url = fifo_made(api, stem)
     for n in range(3):
         put(api, url, "g", f"{n}")
@@ -133,7 +133,7 @@ def receive_attempts(api: Api, stem: str) -> list[Any]:
 
 
 def fifo_dead_letters(api: Api, stem: str) -> list[Any]:
-    """A dead letter frees its group; order goes on behind it."""
+    """A dead letter frees its group; the next messages come in order."""
     url, dead = with_dead_letters(api, stem, 1, ".fifo")
     put(api, url, "g", "dies")
     bury(api, url, 1)
@@ -149,7 +149,7 @@ def fifo_dead_letters(api: Api, stem: str) -> list[Any]:
 
 
 def fifo_refusals(api: Api, stem: str) -> list[str]:
-    """A FIFO queue wants a group and an id, and no delay of one message."""
+    """A FIFO queue needs a group and an id, and refuses a delay of one message."""
     url = fifo_made(api, stem)
     group = {"MessageGroupId": "g"}
     own = {"MessageDeduplicationId": "d"}
@@ -164,7 +164,7 @@ def fifo_refusals(api: Api, stem: str) -> list[str]:
 
 
 def fair_queue(api: Api, stem: str) -> list[Any]:
-    """A tenant that holds most of what is in flight comes after those that wait behind it."""
+    """A tenant with most messages in flight is served after the tenants behind it."""
     url = made(api, stem)
     for start in range(0, NOISY, 10):
         entries = [

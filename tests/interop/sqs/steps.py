@@ -1,4 +1,4 @@
-"""All steps of the scenario, what they must show, and what the peers do otherwise."""
+"""All steps of the scenario, their expected results, and differences of the peers."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Celery with SQS as its broker: tasks arrive, and what a killed worker held is done by the next.
+"""Celery with SQS as broker: tasks arrive, and tasks of a killed worker are done by the next.
 
 Its worker receives through kombu's own asynchronous client (pycurl), its producer through boto3.
 """
@@ -33,7 +33,7 @@ for number in range({TASKS}):
 
 @pytest.fixture
 def env(target: Target, stem: str, tmp_path: Path) -> dict[str, str]:
-    """What the application is told."""
+    """Return the environment of the application."""
     at = target.endpoint
     os.mkfifo(tmp_path / "hold")
     return {

@@ -1,10 +1,10 @@
-"""Stock SQS clients, unmodified, do what they do with Amazon's own service."""
+"""Unmodified stock SQS clients work as with Amazon's service."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.interop.sqs.programs.link import Api
+from tests.interop.sqs.programs.client_api import Api
 from tests.interop.sqs.programs.with_aiobotocore import Aiobotocore
 from tests.interop.sqs.programs.with_boto3 import Boto3
 from tests.interop.sqs.programs.with_cli import AwsCli
@@ -39,7 +39,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def clients() -> Iterator[dict[str, Api]]:
-    """The clients that were asked for, each made once."""
+    """Return a cache of clients, each made once."""
     made: dict[str, Api] = {}
     yield made
     for api in made.values():

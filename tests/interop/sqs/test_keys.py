@@ -1,4 +1,4 @@
-"""Who may ask: access keys right and wrong, presigned URLs, users' rights; nobody without a key."""
+"""Access keys, presigned URLs and users' permissions; refusal without a key."""
 
 import base64
 import io
@@ -14,7 +14,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from tests.interop.sqs.calls import look, made, send, take
-from tests.interop.sqs.programs.link import Api, Endpoint, Refused
+from tests.interop.sqs.programs.client_api import Api, Endpoint, Refused
 from tests.interop.sqs.programs.with_aiobotocore import Aiobotocore
 from tests.interop.sqs.programs.with_boto3 import Boto3
 from tests.interop.sqs.programs.with_cli import AwsCli
@@ -29,7 +29,7 @@ CLIENTS = [Boto3, Aiobotocore, Query, QueryByGet, AwsCli]
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqsGateway]:
-    """A gateway that asks everybody for a signature."""
+    """Run a gateway that requires signatures."""
     folder: Path = tmp_path_factory.mktemp("sqs-keys")
     with SqsGateway(folder / "data", {"adapters.sqs.anonymous": "never"}) as running:
         yield running
@@ -37,7 +37,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqsGateway]:
 
 @pytest.fixture(scope="module")
 def keyed(gateway: SqsGateway) -> Endpoint:
-    """The endpoint with the key of a user who may do everything."""
+    """Return the endpoint with the key of an unrestricted user."""
     return gateway.with_key("alice")
 
 

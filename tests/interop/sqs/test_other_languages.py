@@ -1,4 +1,4 @@
-"""Amazon's own clients outside Python, unmodified: the SDKs for JavaScript and Java, JMS on SQS."""
+"""Amazon's clients outside Python, unmodified: the SDKs for JavaScript and Java, JMS on SQS."""
 
 import json
 from typing import Any
@@ -48,7 +48,7 @@ def seen_by(target: Target, stem: str, *command: str) -> dict[str, Any]:
 
 
 def judge(seen: dict[str, Any]) -> None:
-    """All steps were done and show what they must, but for what a peer lacks."""
+    """Check that all steps show the expected results, except for known gaps of a peer."""
     assert sorted(seen) == sorted(STEPS)
     judged = [step for step in STEPS if not what_the_peer_lacks(step)]
     assert {step: seen[step] for step in judged} == {step: EXPECTED[step] for step in judged}

@@ -1,4 +1,4 @@
-"""What boto3 is told when a request cannot be served: the code of each documented error."""
+"""Refused requests in boto3: the code of each documented error."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ URL = "{url}"  # what stands for the standard queue, and more such names below
 
 @dataclass(frozen=True)
 class Place:
-    """Queues that the refused requests are about."""
+    """Queues of the refused requests."""
 
     api: Boto3
     names: dict[str, str]

@@ -1,4 +1,4 @@
-"""Who asks: keys that are known are checked, and nobody in particular only where allowed."""
+"""Authentication: signatures by known keys, and anonymous callers only where allowed."""
 
 import asyncio
 from types import SimpleNamespace

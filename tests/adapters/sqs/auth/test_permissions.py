@@ -1,4 +1,4 @@
-"""AddPermission and RemovePermission: what they make of a policy."""
+"""AddPermission and RemovePermission edit a policy."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Policies of queues: what a document says of a request, and what is refused."""
+"""Queue policies: decisions on requests, and refused documents."""
 
 import json
 import time

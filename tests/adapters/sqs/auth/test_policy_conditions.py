@@ -1,4 +1,4 @@
-"""Conditions of policies: what holds of a request, and what a key that it has not means."""
+"""Conditions of policies: tests of a request, and of keys that it does not have."""
 
 from typing import Any
 

@@ -38,7 +38,7 @@ class Who:
     """An authenticator whose parts a test may change."""
 
     def __init__(self, *, ahead_ms: int = 0) -> None:
-        """``ahead_ms``: the node's clock, of what is signed here."""
+        """``ahead_ms`` is the lead of the node's clock over the signer's."""
         store = Store(AccessKey(KEY_ID, SECRET, "bob", ""))
         self.keys = AccessKeys(cast("MetadataStore", store))
         asyncio.run(self.keys.load())
@@ -60,7 +60,7 @@ class Who:
 
 @pytest.fixture(autouse=True)
 def _same_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All are signed at one time, whenever the test runs."""
+    """Sign all requests at the same time."""
     moment = auth.get_current_datetime()
     monkeypatch.setattr(auth, "get_current_datetime", lambda *_: moment)
 
@@ -126,7 +126,7 @@ def test_a_signature_begins_to_hold_as_any() -> None:
 
 @pytest.mark.parametrize("step_ms", [3_600_000, -3_600_000])
 def test_a_clock_that_is_set_right_lets_in_at_once(step_ms: int) -> None:
-    """The node's was wrong by an hour: its unix time may stand still for as long."""
+    """The node's clock was wrong by an hour; its unix time may stand still for as long."""
     who = Who(ahead_ms=-step_ms)
     assert who.refusal(again(b"first")) is SIGNATURE_DOES_NOT_MATCH
     who.clock.step_unix(step_ms)

@@ -1,4 +1,4 @@
-"""SigV4: what botocore signs is right, and every byte of it counts."""
+"""SigV4: signatures of botocore are accepted, and any changed byte is refused."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -41,7 +41,7 @@ def signed(
     headers: dict[str, str] | None = None,
     auth: Any = None,
 ) -> Request:
-    """Sign as botocore does, and return what would travel."""
+    """Sign as botocore does; return the request."""
     made = AWSRequest(method, url, headers=dict(headers or {}), data=body)
     credentials = Credentials(KEY_ID, SECRET)
     auth = auth or botocore.auth.SigV4Auth(credentials, "sqs", "us-east-1")

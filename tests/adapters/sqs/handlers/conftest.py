@@ -1,4 +1,4 @@
-"""One endpoint per test, with nothing in it."""
+"""One empty endpoint per test."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

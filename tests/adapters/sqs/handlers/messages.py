@@ -1,4 +1,4 @@
-"""Steps that tests of messages share: sending, receiving, and letting time pass."""
+"""Shared steps of message tests: sending, receiving, and letting time pass."""
 
 import asyncio
 import contextlib
@@ -54,7 +54,7 @@ async def change(live: Live, url: str, message: dict[str, Any], timeout_s: int) 
 
 
 async def let_pass(live: Live, seconds: float) -> None:
-    """Let time pass, and what is due happen, as the timers of a node do it."""
+    """Let time pass and run what is due, as the timers of a node do."""
     live.clock.advance(round(seconds * 1_000))
     live.kernel.queues._context.leases.run_due()
     live.kernel.queues._pending_receives.run_due()
@@ -81,7 +81,7 @@ async def append(
 
 @contextlib.contextmanager
 def full_disk(live: Live) -> Iterator[None]:
-    """Messages find no room; what is reserved for acknowledgements is there."""
+    """Fill the disk for messages; the reserve for acknowledgements stays free."""
     config = live.storage._config
     live.storage._config = config.model_copy(update={"reserve_bytes": config.bytes_max})
     try:

@@ -1,4 +1,4 @@
-"""The Query protocol by bare HTTP, to see what travels."""
+"""The Query protocol over plain HTTP."""
 
 import asyncio
 import http.client
@@ -11,7 +11,7 @@ ANSWER_S_MAX = 60.0
 
 
 class Answer(NamedTuple):
-    """What came back."""
+    """An HTTP answer."""
 
     status: int
     content_type: str

@@ -30,7 +30,7 @@ ONE_ATTEMPT = Config(retries={"total_max_attempts": 1}, parameter_validation=Fal
 
 
 class Refused:
-    """What a client was told: the older code, which SDKs show, and the shape's name."""
+    """A refusal as a client sees it: the older code, which SDKs show, and the shape's name."""
 
     def __init__(self, error: ClientError) -> None:
         self.code: str = error.response["Error"]["Code"]
@@ -40,7 +40,7 @@ class Refused:
 
 
 class Live:
-    """The endpoint, the parts it stands on, and clients."""
+    """A running endpoint, the kernel below it, and clients."""
 
     def __init__(self, adapter: SqsAdapter, kernel: Kernel, storage: HeldStorage) -> None:
         self.adapter = adapter

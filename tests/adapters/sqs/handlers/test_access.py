@@ -1,4 +1,4 @@
-"""Who may send, receive and settle: what a queue's policy denies, each action refuses."""
+"""Access to messages: each action refuses a call that a queue's policy denies."""
 
 import json
 from typing import Any
@@ -58,7 +58,7 @@ async def test_what_the_policy_denies_is_refused(
 
 
 async def test_dates_of_a_policy_are_compared_with_the_clock_as_it_is(live: Live) -> None:
-    """It was an hour ahead, and was set right: the node's unix time stands still."""
+    """The clock was an hour ahead and was corrected: the node's unix time stands still."""
     url = await live.queue()
     in_half_an_hour_s = live.clock.unix_ms() // 1_000 + 1_800
     statement = {

@@ -1,4 +1,4 @@
-"""Errors that many operations have in common."""
+"""Errors of many operations."""
 
 import asyncio
 import json
@@ -59,7 +59,7 @@ async def test_an_address_that_is_none(live: Live, action: str) -> None:
 
 @pytest.mark.parametrize("action", sorted(QUEUE_PARAMS))
 async def test_a_queue_of_a_foreign_host_is_not_there(live: Live, action: str) -> None:
-    """Of a region that is not served, or what names no queue at a host that is not ours.
+    """The host is of a region that is not served, or the URL names no queue at another host.
 
     A host that is merely another name of this one is not foreign.
     """

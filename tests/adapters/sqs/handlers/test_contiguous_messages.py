@@ -1,4 +1,4 @@
-"""Ten plain messages at a time: answered, and in the log, as messages one by one are."""
+"""Batches of ten plain messages give the same answers and records as single messages."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ BY_KEY = {"MessageId", "ReceiptHandle"}
 
 
 class Seen:
-    """What rows were handed out and acknowledged."""
+    """Counts of contiguous receives and acknowledgements."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.allows = True

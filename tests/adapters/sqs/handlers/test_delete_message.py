@@ -1,4 +1,4 @@
-"""DeleteMessage and DeleteMessageBatch; what batches of all settling actions refuse."""
+"""DeleteMessage and DeleteMessageBatch; refused batches of all settling actions."""
 
 import json
 from typing import Any
@@ -47,7 +47,7 @@ async def test_deleting_again_succeeds(live: Live) -> None:
 
 
 async def test_the_last_of_the_attempts_may_be_deleted_late(live: Live) -> None:
-    """What was received maxReceiveCount times moves with the next receive, and not before."""
+    """A message received maxReceiveCount times moves with the next receive, and not before."""
     await live.queue("dead")
     policy = json.dumps({"deadLetterTargetArn": live.arn("dead"), "maxReceiveCount": 1})
     url = await live.queue(RedrivePolicy=policy)

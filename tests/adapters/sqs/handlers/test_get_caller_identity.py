@@ -1,4 +1,4 @@
-"""STS at the same endpoint: who asks, and in which account; what SDK tools ask first."""
+"""GetCallerIdentity of STS at the same endpoint, which SDK tools call first."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -92,7 +92,7 @@ async def test_there_is_nothing_else_of_sts(live: Live) -> None:
 
 
 async def test_a_signature_is_for_its_service_alone(guarded: Live) -> None:
-    """What was signed for STS does nothing at SQS, nor the other way round."""
+    """A request signed for STS is refused by SQS, and the other way round."""
     key = await guarded.kernel.access_keys.add("alice")
     client = sts(guarded, (key.key_id, key.secret))
 

@@ -1,4 +1,4 @@
-"""1 MiB of messages, however long a client's way of writing it is."""
+"""Messages of 1 MiB in any encoding of clients."""
 
 import asyncio
 import http.client

@@ -1,4 +1,4 @@
-"""What all actions on messages refuse alike."""
+"""Errors that all actions on messages share."""
 
 import asyncio
 from pathlib import Path

@@ -57,7 +57,7 @@ async def test_messages_go_back_where_they_came_from(live: Live) -> None:
 
 
 async def test_what_says_it_came_from_another_queue_stays(live: Live) -> None:
-    """The caller was asked about the sources of the queue, not about whatever a header says."""
+    """Permission was checked for the sources of the queue, not for a queue in a header."""
     await with_dead_letters(live, 1)
     await live.queue("elsewhere")
     headers = [("dlq.source.topic", b"elsewhere"), ("dlq.reason", b"rejected")]
@@ -103,7 +103,7 @@ async def test_dead_letters_of_fifo_queues_are_moved(live: Live) -> None:
 
 
 async def running_task(live: Live) -> str:
-    """Start a task that is slow enough to be looked at; return its handle."""
+    """Start a task that is slow enough to be observed; return its handle."""
     await with_dead_letters(live, 3)
     answer = await live.call(
         "start_message_move_task", SourceArn=live.arn("dead"), MaxNumberOfMessagesPerSecond=1

@@ -1,4 +1,4 @@
-"""AddPermission and RemovePermission, and what policies permit."""
+"""AddPermission, RemovePermission, and permissions by policies."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What the Query protocol answers where it differs from JSON, as Amazon SQS does it."""
+"""Answers of the Query protocol that differ from JSON, as in Amazon SQS."""
 
 import json
 

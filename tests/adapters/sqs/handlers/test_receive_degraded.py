@@ -1,4 +1,4 @@
-"""ReceiveMessage of what others wrote and SQS cannot carry, and of dead letters."""
+"""ReceiveMessage of records that SQS cannot represent, and of dead letters."""
 
 import json
 from base64 import b64encode

@@ -1,4 +1,4 @@
-"""What a request and a connection held is freed when they end, not when the collector runs."""
+"""Memory of a request and a connection is freed at their end, without the garbage collector."""
 
 import gc
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ COUNT = 5
 
 @pytest.fixture
 def no_collector() -> Iterator[None]:
-    """Nothing is freed but by its last reference."""
+    """Disable the garbage collector."""
     gc.collect()
     gc.disable()
     yield

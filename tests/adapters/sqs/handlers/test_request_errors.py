@@ -1,4 +1,4 @@
-"""Errors that come before any operation: who asks, and with what."""
+"""Errors of authentication and decoding, before any operation."""
 
 import asyncio
 import http.client

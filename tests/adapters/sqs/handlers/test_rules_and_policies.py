@@ -1,4 +1,4 @@
-"""Who may use a queue: a Deny of rule or policy, an Allow of either, then the default."""
+"""Access to a queue: a Deny of rule or policy, then an Allow of either, then the default."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ OTHER_ACCOUNT: Final = "111111111111"
 
 
 class Case(NamedTuple):
-    """What is said of the queue, whose account asks, and with which defaults it may send."""
+    """A rule, a policy and the caller's account, with the defaults under which it may send."""
 
     rule: str
     policy: str

@@ -169,7 +169,7 @@ async def test_repetition_of_what_is_not_kept_yet_waits_for_it(live: Live) -> No
 
 
 async def test_ids_are_known_after_a_restart(live: Live) -> None:
-    """The window is read from the log, as after a start; what is deleted is there too."""
+    """The window is read from the log, as after a start; deleted messages are there too."""
     url = await live.queue("orders.fifo")
     ids = {"MessageGroupId": "g", "MessageDeduplicationId": "d"}
     first = await send(live, url, "one", **ids)
@@ -304,7 +304,7 @@ async def test_above_the_bound_of_ids_sends_are_throttled(tmp_path: Path) -> Non
 
 
 async def test_an_id_of_a_time_to_come_is_forgotten_as_one_of_now(tmp_path: Path) -> None:
-    """Others may write such records; the ids of all FIFO queues share their room."""
+    """Other protocols may write such records; the ids of all FIFO queues share one limit."""
     async with running(tmp_path, sqs={"dedup_ids_max": 1}) as live:
         url = await live.queue("orders.fifo")
         queue = live.kept("orders.fifo")
@@ -336,7 +336,7 @@ async def test_ids_go_with_their_queue(live: Live) -> None:
 async def test_a_queue_made_anew_on_a_topic_knows_no_ids_of_the_one_before(
     tmp_path: Path,
 ) -> None:
-    """It begins at the topic's end: a repetition of what lies before it would be lost."""
+    """The queue begins at the topic's end: a repetition of an earlier message would be lost."""
     async with running(tmp_path, sqs={"deleted_name_s": 0}) as live:
         await live.kernel.topics.create(TopicName(DEFAULT_NAMESPACE, "orders.fifo"))
         ids = {"MessageGroupId": "g", "MessageDeduplicationId": "d"}

@@ -159,7 +159,7 @@ async def test_a_condition_that_nobody_could_answer_is_an_unsupported_operation(
 
 
 class Targets:
-    """What may be wrong with a dead-letter queue."""
+    """Illegal dead-letter queues."""
 
     @staticmethod
     async def refused(live: Live, arn: str, name: str = "orders") -> str:

@@ -1,4 +1,4 @@
-"""A body with more in it than any request has is refused before it is decoded."""
+"""A body with too many names and values is refused before it is decoded."""
 
 import orjson
 import pytest

@@ -41,7 +41,7 @@ def test_all_23_operations_have_a_handler() -> None:
 
 
 def test_every_documented_error_can_be_said() -> None:
-    """Those of KMS are for keys that somebody else keeps; nobody does here."""
+    """Errors of KMS are left out: the gateway has no KMS."""
     sayable = {code.shape for code in vars(errors).values() if isinstance(code, ErrorCode)}
     missing = {shape for shape in ERROR_SHAPES if not shape.startswith("Kms")} - sayable
     assert missing == set()

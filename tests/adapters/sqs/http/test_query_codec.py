@@ -1,4 +1,4 @@
-"""The Query protocol: flattened fields make the parameters that JSON would bring."""
+"""The Query protocol: flattened fields give the parameters of the JSON protocol."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -141,7 +141,7 @@ def values(shape: Shape) -> st.SearchStrategy[Any]:
 
 
 def flatten(shape: Shape, value: Any, path: str) -> list[tuple[str, str]]:
-    """Encode as SDKs did: the table's names, by a way of its own."""
+    """Encode as SDKs did, independently of the product's code."""
     if isinstance(shape, Scalar):
         return [(path, str(value).lower() if shape is BOOLEAN else str(value))]
     if isinstance(shape, Items):

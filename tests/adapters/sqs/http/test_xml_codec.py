@@ -1,4 +1,4 @@
-"""The XML of answers: names as the last model with a Query protocol had them."""
+"""The XML of answers, with the names of the last model that had the Query protocol."""
 
 import re
 from xml.etree import ElementTree as ET
@@ -110,7 +110,7 @@ def test_an_error_has_the_older_code(error: object, fault: str, code: str) -> No
 
 @pytest.mark.parametrize("char", ["\x00", "\x0b", "\x1f", "\ufffe", "\uffff"])
 def test_what_xml_cannot_carry_is_replaced(char: str) -> None:
-    """An error may quote what a client has sent, and a tag may hold it."""
+    """An error may quote a client's text, and a tag may contain it."""
     error = encode_error(SqsError(QUEUE_DOES_NOT_EXIST, f"a{char}b"), "i")
     tags = encode_result(OPERATIONS["ListQueueTags"], {"Tags": {f"a{char}b": char}}, "i")
 

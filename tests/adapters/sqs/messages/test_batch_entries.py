@@ -1,4 +1,4 @@
-"""Batches: how many entries, which ids, how large."""
+"""Batches: count, ids and size of entries."""
 
 from typing import Any
 

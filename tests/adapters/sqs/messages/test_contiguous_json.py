@@ -1,4 +1,4 @@
-"""Plain messages in bytes: the same answers as those that are put together message by message."""
+"""JSON of contiguous messages equals answers that are made message by message."""
 
 import json
 from types import SimpleNamespace

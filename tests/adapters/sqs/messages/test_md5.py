@@ -1,4 +1,4 @@
-"""Digests: what Amazon SQS answered to recorded requests, and the rule that it publishes."""
+"""Digests of recorded answers of Amazon SQS, and of its published rule."""
 
 import hashlib
 import string

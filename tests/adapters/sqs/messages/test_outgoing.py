@@ -1,4 +1,4 @@
-"""Parameters of SendMessage: every rule, with the error that breaks it."""
+"""Parameters of SendMessage: every rule and its error."""
 
 from hashlib import sha256
 from typing import Any

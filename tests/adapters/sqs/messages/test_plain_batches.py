@@ -1,4 +1,4 @@
-"""Plain batches: answered as those that are put together message by message."""
+"""Plain batches get the same answers as batches that are sent message by message."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Receipt handles: what is signed comes back, what is not is refused."""
+"""Receipt handles: signed ones decode to their receipt, others are refused."""
 
 import string
 from binascii import a2b_base64, b2a_base64

@@ -1,4 +1,4 @@
-"""What a receiver is shown: what it asked for, and marks that it did not ask for."""
+"""Received messages: attributes that were asked for, and those that name an encoding."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Queue attributes: which there are, their ranges, and what they become."""
+"""Queue attributes: names, ranges, and their stored form."""
 
 import json
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Queues of the config: what CreateQueue would have made, there from the start."""
+"""Queues of the config exist from the start, as created by CreateQueue."""
 
 from pathlib import Path
 from typing import Any

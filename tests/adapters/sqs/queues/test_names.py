@@ -1,4 +1,4 @@
-"""What queues may be called."""
+"""Legal names of queues."""
 
 import pytest
 

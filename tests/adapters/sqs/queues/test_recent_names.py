@@ -1,4 +1,4 @@
-"""Names that were used a moment ago."""
+"""Names of recently deleted or purged queues."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""RedrivePolicy and RedriveAllowPolicy: what they may say."""
+"""Legal values of RedrivePolicy and RedriveAllowPolicy."""
 
 import json
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Tags: how many, how long."""
+"""Tags: count and length."""
 
 import pytest
 

@@ -32,14 +32,14 @@ app.conf.update(
 
 
 def mark(name: str, number: int) -> None:
-    """Leave a line in a file; lines of this length are appended whole."""
+    """Append a line to a file; lines of this length are written whole."""
     with (FOLDER / name).open("a") as marks:
         marks.write(f"{number}\n")
 
 
 @app.task(name="interop.work")  # type: ignore[untyped-decorator]
 def work(number: int, *, held: bool = False) -> None:
-    """Do nothing, and say so; when held, only after a word from the test."""
+    """Do nothing, and record it; when held, wait for the test first."""
     mark("begun", number)
     if held:
         (FOLDER / "hold").read_bytes()

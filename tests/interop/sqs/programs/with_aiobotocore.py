@@ -11,7 +11,7 @@ from aiobotocore.session import get_session
 from botocore import xform_name
 from botocore.exceptions import ClientError
 
-from tests.interop.sqs.programs.link import Api, Endpoint, Params, Result
+from tests.interop.sqs.programs.client_api import Api, Endpoint, Params, Result
 from tests.interop.sqs.programs.with_boto3 import refusal
 
 

@@ -5,7 +5,7 @@ from botocore import xform_name
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from tests.interop.sqs.programs.link import Api, Endpoint, Params, Refused, Result
+from tests.interop.sqs.programs.client_api import Api, Endpoint, Params, Refused, Result
 
 # One try: what fails is seen, and no send happens twice.
 CONFIG = Config(

@@ -9,7 +9,14 @@ from typing import Any
 
 from botocore import xform_name
 
-from tests.interop.sqs.programs.link import ANSWER_S_MAX, Api, Endpoint, Params, Refused, Result
+from tests.interop.sqs.programs.client_api import (
+    ANSWER_S_MAX,
+    Api,
+    Endpoint,
+    Params,
+    Refused,
+    Result,
+)
 from tests.support.sqs_toolchain import aws_cli
 
 

@@ -15,7 +15,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from tests.interop.sqs.programs.link import Api, Endpoint, Params, Refused, Result
+from tests.interop.sqs.programs.client_api import Api, Endpoint, Params, Refused, Result
 
 VERSION: Final = "2012-11-05"
 NAMESPACE: Final = "{http://queue.amazonaws.com/doc/2012-11-05/}"

@@ -1,4 +1,4 @@
-"""What the steps of ``scenario.py`` need of a client: one call by action, in the JSON's shapes."""
+"""Interface of a client for the steps of ``scenario.py``: a call by action, in JSON's shapes."""
 
 import abc
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,7 +14,7 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a client connects to, and as whom."""
+    """Address and credentials of a client."""
 
     url: str
     region: str = "us-east-1"
@@ -23,7 +23,7 @@ class Endpoint:
 
 
 class Refused(Exception):
-    """The service said no. ``code`` is the older name, which all clients show."""
+    """The service refused a request. ``code`` is the older name, which all clients show."""
 
     def __init__(self, code: str, message: str = "", status: int = 400) -> None:
         super().__init__(f"{code}: {message}")
@@ -33,7 +33,7 @@ class Refused(Exception):
 
 
 class Api(abc.ABC):
-    """A client. ``call`` is its only way in; a subclass says how it is done."""
+    """A client. A subclass implements ``perform``."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -44,13 +44,13 @@ class Api(abc.ABC):
         """Do one request. Errors: ``Refused``."""
 
     def call(self, action: str, /, **params: Any) -> Result:
-        """Do a request and return its result, without what the client adds of its own."""
+        """Do a request; return its result without the client's additions."""
         return self.start(action, **params).result(ANSWER_S_MAX)
 
     def start(self, action: str, /, **params: Any) -> Future[Result]:
-        """Begin a request beside others."""
+        """Begin a request in parallel to others."""
         return self._pool.submit(self.perform, action, params)
 
     def close(self) -> None:
-        """End it."""
+        """Close the client."""
         self._pool.shutdown()

@@ -162,7 +162,7 @@ def test_each_record_of_a_compressed_batch_is_a_message(
 def test_records_of_one_batch_of_which_some_are_delayed(  # noqa: PLR0917
     gateway: SqsGateway, api: Boto3, stem: str, suffix: str, compression: str, order: str
 ) -> None:
-    """Those that are due come at once and in order, the others when it is time; each once."""
+    """Due messages come at once and in order, the others at their time; each once."""
     topic = create_topic(
         gateway.bootstrap, configs={"delay.enable": "true"}, name=f"{stem}{suffix}"
     )
@@ -198,7 +198,7 @@ def test_records_of_one_batch_of_which_some_are_delayed(  # noqa: PLR0917
 def test_a_dead_letter_queue_looks_at_batches_of_which_some_wait(
     gateway: SqsGateway, api: Boto3, stem: str
 ) -> None:
-    """Nobody receives: the queue looks at its oldest messages itself, and the node goes on."""
+    """Without receivers the queue itself examines its oldest messages, and the node goes on."""
     topic = create_topic(gateway.bootstrap, configs={"delay.enable": "true"}, name=stem)
     dead = arn_of(api, made(api, f"{stem}-dead"))
     policy = json.dumps({"deadLetterTargetArn": dead, "maxReceiveCount": 3})
@@ -217,7 +217,7 @@ def test_a_dead_letter_queue_looks_at_batches_of_which_some_wait(
 def test_what_sqs_cannot_carry_comes_in_a_form_that_it_can(
     gateway: SqsGateway, api: Boto3, stem: str
 ) -> None:
-    """Bytes that are no text, null, more than ten headers: nothing stays stuck or is lost."""
+    """Bytes that are no text, null, more than ten headers: no message is stuck or lost."""
     url = made(api, stem)
     produce(
         gateway,
