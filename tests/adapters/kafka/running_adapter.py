@@ -1,4 +1,4 @@
-"""A running Kafka endpoint with real sockets, on a disk as slow as a test wants it to be."""
+"""A running Kafka adapter with real sockets, on storage whose writes a test can hold."""
 
 import asyncio
 import contextlib
@@ -47,13 +47,13 @@ class Live:
         return client
 
     def connection(self) -> KafkaConnection:
-        """The gateway's side of the only connection."""
+        """The server side of the only connection."""
         [connection] = self.adapter.listener.connections
         return cast("KafkaConnection", connection)
 
 
 class Client:
-    """Sends frames and reads answers, in whatever order a test likes."""
+    """Client that sends frames and reads responses in any order."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -63,14 +63,14 @@ class Client:
         self.writer.write(b"".join(frames))
 
     async def answer(self) -> tuple[int, bytes]:
-        """Return (correlation id, body) of the next answer."""
+        """Return (correlation id, body) of the next response."""
         async with asyncio.timeout(DEADLINE_S):
             (size,) = struct.unpack(">i", await self.reader.readexactly(4))
             frame = await self.reader.readexactly(size)
         return struct.unpack_from(">i", frame)[0], frame[4:]
 
     async def ended(self) -> bool:
-        """Wait for the end of the connection; False when bytes come instead."""
+        """Wait for the end of the connection; False if bytes arrive instead."""
         async with asyncio.timeout(DEADLINE_S):
             with contextlib.suppress(ConnectionError):
                 return await self.reader.read(1) == b""

@@ -1,4 +1,4 @@
-"""Produce to topics with ``delay.enable``: what waits has no offset yet, and nothing is lost."""
+"""Produce to topics with ``delay.enable``: delayed records get offsets later, none is lost."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ async def delaying(live: Live, **configs: str) -> Topic:
 
 
 def batch_of(live: Live, *afters_ms: int | None, producer: int = -1) -> bytes:
-    """A batch of numbered records, each with its delay."""
+    """Return a batch of numbered records with a delay each."""
     now_unix_ms = live.kernel.clock.unix_ms()
     records = [
         (

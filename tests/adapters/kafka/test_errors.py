@@ -1,4 +1,4 @@
-"""Every error of the gateway has a Kafka code, and its retriability is the client's too."""
+"""Every error of the gateway has a Kafka code that clients retry if the error is retriable."""
 
 import inspect
 
@@ -36,7 +36,7 @@ def test_a_retriable_error_becomes_a_retriable_code(error: type[GatewayError]) -
 
 def test_the_nearest_base_class_decides() -> None:
     class Odd(errors.MessageTooLarge):
-        """A subclass that no table knows."""
+        """A subclass without an entry in the table."""
 
     assert code_of(Odd()) is ErrorCode.MESSAGE_TOO_LARGE
 

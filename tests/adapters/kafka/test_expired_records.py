@@ -1,4 +1,4 @@
-"""Fetch from topics with ``expiry.enable``: what has expired does not come."""
+"""Fetch from topics with ``expiry.enable``: expired records are left out."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Fetch over real sockets: waits beside errors, limits, the budget, topics that go."""
+"""Fetch over real sockets: waits, errors, limits, the fetch budget, deleted topics."""
 
 import asyncio
 import struct
@@ -31,7 +31,7 @@ def many(
     bytes_max: int = 50 * MIB,
     partition_bytes_max: int = 50 * MIB,
 ) -> bytes:
-    """Return a Fetch v4 of (topic, partition, offset), one topic entry each."""
+    """Return a Fetch v4 request for (topic, partition, offset), one topic entry each."""
     out = [struct.pack(">iiiibi", -1, wait_ms, bytes_min, bytes_max, 0, len(wanted))]
     for topic, number, offset in wanted:
         out += [text(topic), struct.pack(">iiqi", 1, number, offset, partition_bytes_max)]
@@ -126,8 +126,8 @@ async def test_a_partition_that_is_named_twice_is_answered_twice(tmp_path: Path)
 # --- the disk
 
 
-def make_cold(live: Live, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Let every read wait for the disk; return the limits that are asked for."""
+def make_reads_wait(live: Live, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Make every read wait for the disk; return the requested byte limits."""
     storage, asked = live.storage, []
 
     async def read(
@@ -147,7 +147,7 @@ async def test_reads_from_the_disk_keep_the_limits_and_the_budget(
 ) -> None:
     async with running(tmp_path, kafka={"fetch_bytes_max": 4096}) as live:
         size = await appended(live)
-        asked = make_cold(live, monkeypatch)
+        asked = make_reads_wait(live, monkeypatch)
         client = await live.client()
         client.send(many([("orders", 0, 0)]))
         assert results((await client.answer())[1]) == [(0, size)]
@@ -161,7 +161,7 @@ async def test_a_topic_deleted_while_its_disk_is_read_is_not_found(
     async with running(tmp_path) as live:
         await appended(live)
         partition = partition_of(live)
-        make_cold(live, monkeypatch)
+        make_reads_wait(live, monkeypatch)
         monkeypatch.setattr(
             live.kernel.broker.reader,
             "read",

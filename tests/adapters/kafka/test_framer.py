@@ -1,4 +1,4 @@
-"""Cutting the stream into frames, however the bytes arrive."""
+"""Framing of a stream, for every way in which its bytes can arrive."""
 
 import struct
 
@@ -13,7 +13,7 @@ BYTES_MAX = 1 << 20
 
 
 def feed(framer: Framer, data: bytes, cuts: list[int]) -> list[bytes]:
-    """Hand bytes in as a socket does: never more than the buffer that was given holds."""
+    """Pass bytes in as a socket does: at most as many as the buffer holds."""
     frames = []
     for cut in [*cuts, len(data)]:
         chunk, data = data[:cut], data[cut:]

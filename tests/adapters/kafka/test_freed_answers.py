@@ -1,4 +1,4 @@
-"""Answers are freed by reference count: no cycle keeps their bytes until a collection."""
+"""Responses are freed by reference count: no cycle keeps their bytes until a collection."""
 
 import gc
 from pathlib import Path

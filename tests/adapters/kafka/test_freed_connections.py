@@ -1,4 +1,4 @@
-"""A connection that has ended is freed by its last reference, not when the collector runs."""
+"""An ended connection is freed by reference count, without the garbage collector."""
 
 import asyncio
 import gc
@@ -18,7 +18,7 @@ KINDS = (KafkaConnection, Framer, Session)
 
 @pytest.fixture
 def no_collector() -> Iterator[None]:
-    """Nothing is freed but by its last reference."""
+    """Disable the garbage collector."""
     gc.collect()
     gc.disable()
     yield

@@ -1,4 +1,4 @@
-"""Compressed batches whose payload is not what it says: which topics refuse which of them."""
+"""Compressed batches with a corrupt payload, and the kinds of topics that refuse them."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 
 def garbled(compression: int, at: int) -> bytearray:
-    """Return a batch with a right CRC, of whose payload 9 bytes from ``at`` on are others."""
+    """Return a batch with a valid CRC, and 9 changed bytes in its payload from ``at`` on."""
     batch = sample_batch(count=20, value=b"0123456789" * 9, compression=compression)
     start = HEADER_BYTES + at if at >= 0 else len(batch) + at
     batch[start : start + 9] = bytes(255 - byte for byte in batch[start : start + 9])

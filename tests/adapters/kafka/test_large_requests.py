@@ -1,4 +1,4 @@
-"""Requests of many elements: bounded, served in slices, answered as small ones are."""
+"""Requests of many elements: bounded, served in slices, with the same responses."""
 
 import asyncio
 import importlib
@@ -26,7 +26,7 @@ ORDERS = TopicName("default", "orders")
 
 
 class Turns:
-    """Counts the turns of the loop, and calls in each of them."""
+    """Counts calls in each turn of the loop."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -131,7 +131,7 @@ BODIES: dict[int, tuple[int, Callable[[int], bytes]]] = {
 
 
 def unknown_topics(api_key: int, count: int) -> bytes:
-    """Return a request that names ``count`` topics, or groups, of which none is there."""
+    """Return a request for ``count`` topics or groups that do not exist."""
     if api_key == FETCH:
         return fetch_of({name: [0] for name in names(count)})
     if api_key == FIND_COORDINATOR:

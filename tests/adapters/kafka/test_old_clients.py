@@ -1,4 +1,4 @@
-"""Clients that look at no versions, keep to old ones, or ask as Apache Kafka allows them to."""
+"""Clients that ignore ApiVersions, use old versions, or send unusual but valid requests."""
 
 import struct
 from pathlib import Path

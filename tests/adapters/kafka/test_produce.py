@@ -1,4 +1,4 @@
-"""Produce over real sockets: failures from the storage, twice the same, rights, and ends."""
+"""Produce over real sockets: storage failures, duplicates, authorization, closed connections."""
 
 import struct
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The README's tables say what is served, and name tests that are there."""
+"""The tables of the README list the served APIs, and name tests that exist."""
 
 import re
 from pathlib import Path

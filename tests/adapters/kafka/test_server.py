@@ -1,4 +1,4 @@
-"""The Kafka endpoint over real sockets: order, one write per run, bounds, and bad input."""
+"""The Kafka adapter over real sockets: order, one write per turn, bounds, malformed input."""
 
 import asyncio
 import struct
@@ -25,7 +25,7 @@ from tests.support.waiting import until
 
 
 def counting(tasks: list[Any]) -> Any:
-    """Return a task factory that notes every task it makes."""
+    """Return a task factory that records every task."""
 
     def make(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> asyncio.Task[Any]:
         tasks.append(coro)

@@ -1,4 +1,4 @@
-"""The stock clients, each behind the same four verbs; see ``programs/protocol.py``."""
+"""Stock clients behind four common operations; see ``programs/protocol.py``."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ _VERB_S_MAX: Final = 240.0
 
 @dataclass(frozen=True)
 class Carries:
-    """What of a record a client can write."""
+    """Parts of a record that a client can write."""
 
     null_headers: bool = True
     headers_and_timestamps: bool = True
@@ -29,7 +29,7 @@ class Carries:
 
 
 class Member:
-    """A group member in a process of its own, so that it can die."""
+    """A group member in a process of its own, so that it can be killed."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -40,18 +40,18 @@ class Member:
 
     @property
     def assigned(self) -> list[int]:
-        """The partitions it was told last."""
+        """Partitions of the last assignment."""
         told = [row["assigned"] for row in self._rows() if "assigned" in row]
         return told[-1] if told else []
 
     @property
     def values(self) -> set[bytes | None]:
-        """The values it has read."""
+        """Values that the member has read."""
         return {message_of(row).value for row in self._rows() if "value" in row}
 
 
 class KcatMember(Member):
-    """kcat says what it was assigned in prose."""
+    """A kcat member; its assignment is parsed from its messages."""
 
     @property
     def assigned(self) -> list[int]:
@@ -71,7 +71,7 @@ class KcatMember(Member):
 
 
 class Client:
-    """A client library behind a program that speaks the suite's protocol."""
+    """A client library in a program that implements the suite's protocol."""
 
     def __init__(
         self, name: str, command: Callable[[], Sequence[str]], carries: Carries | None = None
@@ -89,7 +89,7 @@ class Client:
         compression: str = "none",
         idempotent: bool = False,
     ) -> list[tuple[int, int]]:
-        """Produce all and return the (partition, offset) of each acknowledgement."""
+        """Produce all messages; return the (partition, offset) of each acknowledgement."""
         options = ["--compression", compression, *(["--idempotent"] if idempotent else [])]
         lines = "\n".join(message.to_json() for message in messages)
         rows = self._run(["produce", *self._place(bootstrap, topic), *options], lines)
@@ -117,7 +117,7 @@ class Client:
         return Member(Program([*self._command(), *verb], cwd=ROOT, merge_errors=False))
 
     def admin(self, bootstrap: str, topic: str, group: str) -> dict[str, Any]:
-        """Do the admin round trip and return what the client saw at each step."""
+        """Run the admin round trip; return the client's result of each step."""
         return self._run(["admin", *self._place(bootstrap, topic), "--group", group])[0]
 
     def _place(self, bootstrap: str, topic: str) -> list[str]:
@@ -129,7 +129,7 @@ class Client:
 
 
 class Kcat(Client):
-    """kcat, driven by its own command line. It takes lines, so a record is a key and a text."""
+    """kcat, run by its command line. It reads lines, so a record is a key and a text."""
 
     def __init__(self) -> None:
         lines_only = Carries(
@@ -146,7 +146,7 @@ class Kcat(Client):
         compression: str = "none",
         idempotent: bool = False,
     ) -> list[tuple[int, int]]:
-        """See ``Client``; kcat does not tell where records went."""
+        """See ``Client``; kcat does not print the offsets of produced records."""
         settings = [f"enable.idempotence={idempotent}".lower(), "topic.acks=-1"]
         for partition in sorted({message.partition or 0 for message in messages}):
             lines = "\n".join(
@@ -219,7 +219,7 @@ def _python(name: str) -> Callable[[], list[str]]:
 
 
 def with_abilities_of(message: Message, carries: Carries) -> Message:
-    """Return the message without what a client cannot write."""
+    """Return the message without the parts that a client cannot write."""
     if not carries.headers_and_timestamps:
         message = replace(message, headers=(), timestamp_ms=None)
     if not carries.null_headers:

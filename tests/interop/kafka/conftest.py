@@ -1,4 +1,4 @@
-"""What the clients connect to: a gateway of this test process, or a broker that is named.
+"""Bootstrap address of the clients: a gateway of this test process, or a named broker.
 
 ``HEADGATE_INTEROP_BOOTSTRAP=127.0.0.1:19092`` turns the suite on that broker; on Apache Kafka
 it shows that the suite asks for what Kafka does.
@@ -34,7 +34,7 @@ ALL_CLIENTS = [
 
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the clients connect to."""
+    """Return the bootstrap address."""
     named = os.environ.get("HEADGATE_INTEROP_BOOTSTRAP")
     if named:
         yield named
@@ -45,6 +45,6 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(params=ALL_CLIENTS)
 def client(request: pytest.FixtureRequest) -> Client:
-    """Each stock client in turn."""
+    """Return each stock client in turn."""
     found: Client = request.param
     return found

@@ -1,4 +1,4 @@
-"""Stock Kafka clients, unmodified, do what they do with Apache Kafka."""
+"""Stock Kafka clients, unmodified, work as with Apache Kafka."""
 
 import pytest
 
@@ -41,7 +41,7 @@ NO_CALL_FOR = {"aiokafka": {"group deleted", "group listed after"}}
 
 
 def messages(count: int, client: Client, *, partitions: int = 1) -> list[Message]:
-    """Return records that differ in all that a client can write: null, empty, binary, long."""
+    """Return records that differ in all writable parts: null, empty, binary, long."""
     keys = [b"key", b"", bytes(range(256))]
     values = [b"a text that repeats, repeats, repeats", None, b"", bytes(range(256)) * 8]
     headers = [(), (("h", b"1"), ("h", b"2")), (("null", None), ("empty", b"")), ()]
@@ -63,7 +63,7 @@ def messages(count: int, client: Client, *, partitions: int = 1) -> list[Message
 
 
 def by_partition(found: list[Message], *, with_times: bool = True) -> dict[int, list[object]]:
-    """Return what each partition holds, in the order in which it came."""
+    """Return the messages of each partition, in order."""
     rows: dict[int, list[object]] = {}
     for message in found:
         seen = (message.key, message.value, message.headers)

@@ -34,7 +34,7 @@ COMPACTED_S_MAX = 180
 
 
 class Compacted(NamedTuple):
-    """A gateway with a topic that is as small as it gets, and what the topic has to say."""
+    """A gateway with a fully compacted topic, and the topic's expected records."""
 
     gateway: Gateway
     topic: str
@@ -86,7 +86,7 @@ def _remember(
 
 
 def close_segments(gateway: Gateway) -> None:
-    """Write elsewhere what fills the log's files, so that earlier ones are settled."""
+    """Fill the log's files through another topic, so that earlier files are complete."""
     producer = Producer({"bootstrap.servers": gateway.bootstrap})
     for _ in range(64):
         producer.produce("ballast", value=bytes(60_000))

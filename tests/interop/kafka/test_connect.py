@@ -81,7 +81,7 @@ class Worker:
         self.kill()
 
     def start(self) -> Self:
-        """Start it and return when it serves requests."""
+        """Start the worker and return when it serves requests."""
         self._program = Program(
             ["java", "-XX:TieredStopAtLevel=1", "-Xmx384m", "-cp", f"{jars(CONNECT_POM)}/*",
              "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -98,13 +98,13 @@ class Worker:
         return self
 
     def kill(self) -> None:
-        """End it as a power switch would."""
+        """Kill the worker."""
         if self._program is not None:
             self._program.kill()
             self._program = None
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """Return status and answer of a REST call; status 0 when nobody listens."""
+        """Return status and body of a REST call; status 0 without a server."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
         try:
             connection.request(
@@ -120,7 +120,7 @@ class Worker:
         return response.status, json.loads(text) if is_answer else text
 
     def connect(self, name: str, **config: str) -> None:
-        """Put a connector there; again while the worker is rebalancing (409)."""
+        """Create a connector; retry while the worker rebalances (409)."""
         body = {"tasks.max": "1", **{key.replace("_", "."): v for key, v in config.items()}}
         answers: list[tuple[int, Any]] = []
 
@@ -193,7 +193,7 @@ def policies(bootstrap: str, topics: list[str]) -> list[str]:
 
 
 def close_segments(bootstrap: str) -> None:
-    """Write elsewhere what fills the log's files, so that earlier ones are settled."""
+    """Fill the log's files through another topic, so that earlier files are complete."""
     producer = Producer({"bootstrap.servers": bootstrap})
     for _ in range(64):
         producer.produce("ballast", value=bytes(60_000))
@@ -217,7 +217,7 @@ def test_a_killed_worker_resumes_from_its_compacted_topics(
     lines = append_lines(source, range(LINES))
 
     def is_copied(worker: Worker) -> bool:
-        """All lines are in the sink, and both connectors have stored that."""
+        """Return whether the sink has all lines, and both connectors have stored their offsets."""
         copied = sink.exists() and sink.read_bytes().splitlines() == lines
         size_bytes = source.stat().st_size
         read = [entry["offset"]["position"] for entry in worker.offsets("source")]

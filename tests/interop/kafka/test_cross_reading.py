@@ -1,4 +1,4 @@
-"""What any client wrote, every client reads: one partition, batches of every client."""
+"""Every client reads the records of every client: one partition, batches of all."""
 
 from typing import cast
 
@@ -23,7 +23,7 @@ EACH = 20
 
 @pytest.fixture(scope="module")
 def written(bootstrap: str) -> tuple[str, list[bytes]]:
-    """A topic in which every client has written in a compression, and the values in order."""
+    """A topic with records of every client in one compression, and the values in order."""
     topic = create_topic(bootstrap)
     values: list[bytes] = []
     for number, param in enumerate(ALL_CLIENTS):

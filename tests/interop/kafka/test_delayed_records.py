@@ -17,7 +17,7 @@ DELAY_MS = 5_000  # what is sent is there before it is due, also on a busy machi
 
 
 async def consumed(bootstrap: str, topic: str, count: int) -> list[tuple[bytes, float]]:
-    """Return each value and when it came."""
+    """Return each value with the time of its arrival."""
     consumer = AIOKafkaConsumer(
         topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", group_id=None
     )

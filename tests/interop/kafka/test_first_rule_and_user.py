@@ -1,4 +1,4 @@
-"""The first rule and the first user, made by an anonymous client, lock nobody out."""
+"""The first rule and user, created by an anonymous client, do not lock out other clients."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,13 +33,13 @@ WAIT_S = 30
 
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[Gateway]:
-    """A gateway of which nothing is configured but where it is."""
+    """A gateway without any configuration but its addresses and data directory."""
     with Gateway(tmp_path / "data") as running:
         yield running
 
 
 def goes_on(gateway: Gateway) -> bool:
-    """Make a topic, write, read in a group, and delete it, by each client, without a login."""
+    """Create a topic, write, read in a group and delete it, with each client, without a login."""
     bootstrap, name = gateway.bootstrap, f"t-{uuid4()}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(name, 1)])[name].result(WAIT_S)

@@ -1,4 +1,4 @@
-"""The programs that Apache Kafka ships to verify and measure a cluster."""
+"""Apache Kafka's own tools that verify and measure a cluster."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What kcat asks besides producing and consuming: metadata and offsets by time."""
+"""Requests of kcat beside producing and consuming: metadata and offsets by time."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""End to end with real input: this repository's files and history, there and back by line."""
+"""End to end with real input: lines of this repository's files and history, out and back."""
 
 import subprocess
 from pathlib import Path
@@ -23,7 +23,7 @@ def git(*arguments: str) -> bytes:
 
 
 def own_files() -> list[Path]:
-    """The files that git would keep; of an unpacked archive, all that are not hidden."""
+    """Return the files tracked by git; in an unpacked archive, all that are not hidden."""
     listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard").decode()
     if listed:
         return [ROOT / name for name in listed.split("\0") if (ROOT / name).is_file()]

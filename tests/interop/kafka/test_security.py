@@ -1,4 +1,4 @@
-"""SASL and TLS as stock clients do them: every mechanism, over plain and encrypted listeners."""
+"""SASL and TLS with stock clients: every mechanism, on plain and encrypted listeners."""
 
 import asyncio
 import subprocess
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("kafka-security")]
 
 
 class Secured(NamedTuple):
-    """A gateway with a user; ``ca`` is set where it speaks TLS."""
+    """A gateway with a user; ``ca`` is set if it uses TLS."""
 
     bootstrap: str
     ca: Path | None

@@ -1,4 +1,4 @@
-"""kio as the second Kafka codec: values that differ, and both codecs' objects alike.
+"""kio as a second Kafka codec, with sample values and a common form of both codecs' objects.
 
 ``sample`` builds a kio entity with every field set to something else; ``plain`` turns an object
 of either library into nested dicts whose keys are spelled alike, so that they can be compared.
@@ -38,7 +38,7 @@ def encode(entity: Any) -> bytes:
 
 
 def decode(kind: Any, body: bytes | bytearray) -> Any:
-    """Return the entity; all of ``body`` must have been read."""
+    """Return the entity; ``body`` has to be read to its end."""
     entity, size_bytes = entity_reader(kind)(bytes(body), 0)
     assert size_bytes == len(body)
     return entity
@@ -135,7 +135,7 @@ def _spell(name: str) -> str:
 
 
 def build(container: Any, values: dict[str, Any], version: int) -> Any:
-    """Return kafka-python's object of the class ``container`` with what ``plain`` returned."""
+    """Return a kafka-python object of class ``container`` with the values of ``plain``."""
     fields = {}
     for field in container._struct.fields.values():
         if not field.for_version_q(version):

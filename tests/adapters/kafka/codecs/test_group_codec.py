@@ -26,12 +26,12 @@ COMMITS = list(offset_commit.VERSIONS)
 
 
 def of_version(version: int, *fields: tuple[str, Any, int]) -> dict[str, Any]:
-    """The fields (name, value, first version) that a version has."""
+    """Return the fields (name, value, first version) of a version."""
     return {name: value for name, value, first in fields if version >= first}
 
 
 def part_of(kind: Any, name: str) -> Any:
-    """The class of a nested structure of a kio entity."""
+    """Return the class of a nested structure of a kio entity."""
     return getattr(importlib.import_module(kind.__module__), name)
 
 

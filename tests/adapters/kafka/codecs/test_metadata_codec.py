@@ -1,4 +1,4 @@
-"""Metadata's own codec in every version, against a second codec (kio)."""
+"""The codec of Metadata in every version, against a second codec (kio)."""
 
 import dataclasses
 from uuid import UUID
@@ -122,7 +122,7 @@ def test_responses_are_written_as_a_second_codec_reads_them(version: int) -> Non
 
 
 def _restrict(expected: object, got: object) -> object:
-    """Leave out of ``expected`` the fields that the version does not have."""
+    """Return ``expected`` without the fields that the version does not have."""
     if isinstance(expected, dict) and isinstance(got, dict):
         return {key: _restrict(expected[key], value) for key, value in got.items()}
     if isinstance(expected, list) and isinstance(got, list):

@@ -1,4 +1,4 @@
-"""Produce, Fetch and ApiVersions against kio's codec, which is not ours, in every version."""
+"""Produce, Fetch and ApiVersions in every version, against a second codec (kio)."""
 
 import importlib
 import io

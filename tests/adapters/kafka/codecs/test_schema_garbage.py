@@ -1,4 +1,4 @@
-"""Garbled requests of every cold API: an answer or a ``PeerError``, within bounds."""
+"""Malformed requests of every API of the schema codec: a message or a ``PeerError``."""
 
 import struct
 from functools import cache
@@ -19,13 +19,13 @@ SERVED = [(key, version) for key in (3, *_MESSAGES) for version in APIS[key].ver
 
 @cache
 def body_of(api_key: int, version: int) -> bytes:
-    """A request with something in every field; to make all is a tenth of a collection."""
+    """Return a request with a value in every field; cached, as building all is slow."""
     kind = kio_codec.request_class(api_key, version)
     return kio_codec.encode(kio_codec.sample(kind, with_nulls=False))
 
 
 def decodes_or_refuses(api_key: int, version: int, body: bytes) -> bool:
-    """Anything but a message or a ``PeerError`` fails the test."""
+    """Decode a request; errors other than ``PeerError`` fail the test."""
     try:
         decode_request(api_key, version, body)
     except PeerError:

@@ -1,4 +1,4 @@
-"""kafka-python is imported when it is needed; a gateway of plain producers never needs it."""
+"""kafka-python is imported on demand; Produce, Fetch and Metadata do not need it."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ WITHOUT = [APIS[key] for key in (0, 1, 3, 18)]
 
 
 @pytest.mark.parametrize("api", WITHOUT, ids=lambda api: api.name)
-def test_the_hot_apis_do_not_bring_kafka_python_with_them(api: Api) -> None:
+def test_frequent_apis_do_not_import_kafka_python(api: Api) -> None:
     program = (
         "import sys, adapters.kafka.server, adapters.kafka.codecs.schema_codec\n"
         f"import adapters.kafka.handlers.{api.module}\n"
@@ -23,7 +23,7 @@ def test_the_hot_apis_do_not_bring_kafka_python_with_them(api: Api) -> None:
 
 
 def test_first_requests_of_many_apis_may_come_at_once() -> None:
-    """Each is loaded in a thread; kafka-python's modules import each other."""
+    """Handlers are imported in threads, and kafka-python's modules import each other."""
     program = (
         "import sys, threading\n"
         "from adapters.kafka import handlers\n"

@@ -1,4 +1,4 @@
-"""Every cold API in every version, against a second codec (kio) in both directions."""
+"""The schema codec in every API and version, against a second codec (kio), both ways."""
 
 import importlib
 
@@ -14,12 +14,12 @@ from adapters.kafka.codecs.schema_codec import (
 from adapters.kafka.handlers import APIS, Api
 from tests.adapters.kafka.codecs import kio_codec
 
-COLD = [(key, version) for key in sorted(_MESSAGES) for version in APIS[key].versions]
-SERVED = [*COLD, *((metadata_codec.API_KEY, v) for v in metadata_codec.VERSIONS)]
+SCHEMA_APIS = [(key, version) for key in sorted(_MESSAGES) for version in APIS[key].versions]
+SERVED = [*SCHEMA_APIS, *((metadata_codec.API_KEY, v) for v in metadata_codec.VERSIONS)]
 
 
 @pytest.mark.parametrize("with_nulls", [False, True])
-@pytest.mark.parametrize(("api_key", "version"), COLD)
+@pytest.mark.parametrize(("api_key", "version"), SCHEMA_APIS)
 def test_requests_are_read_as_a_second_codec_wrote_them(
     api_key: int, version: int, *, with_nulls: bool
 ) -> None:
@@ -31,7 +31,7 @@ def test_requests_are_read_as_a_second_codec_wrote_them(
 
 
 @pytest.mark.parametrize("with_nulls", [False, True])
-@pytest.mark.parametrize(("api_key", "version"), COLD)
+@pytest.mark.parametrize(("api_key", "version"), SCHEMA_APIS)
 def test_responses_are_written_as_a_second_codec_reads_them(
     api_key: int, version: int, *, with_nulls: bool
 ) -> None:

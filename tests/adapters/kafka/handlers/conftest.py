@@ -1,4 +1,4 @@
-"""A rig for every handler test that asks for one."""
+"""The ``rig`` fixture of the handler tests."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

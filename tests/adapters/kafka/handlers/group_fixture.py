@@ -1,4 +1,4 @@
-"""A rig with consumer groups, and a consumer that speaks through the handlers."""
+"""A rig with consumer groups, and a consumer that calls the handlers."""
 
 import asyncio
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ GROUP = "readers"
 
 
 class GroupRig:
-    """Asks the handlers of the group APIs; see ``Rig``."""
+    """Calls the handlers of the group APIs; see ``Rig``."""
 
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
@@ -55,7 +55,7 @@ class GroupRig:
         return self.rig.login(name)
 
     async def join(self, version: int, member_id: str = "", **fields: Any) -> Any:
-        """One JoinGroup request; versions from 4 on need a second one with the id."""
+        """Send one JoinGroup request; from version 4 on a second one with the id is needed."""
         protocol = JoinGroupRequest.JoinGroupRequestProtocol
         defaults: dict[str, Any] = {
             "group_id": GROUP,
@@ -81,7 +81,7 @@ class GroupRig:
         return await self.ask("sync_group", version, **(defaults | fields))
 
     async def member(self, *, group_id: str = GROUP, **fields: Any) -> Any:
-        """Bring the only member in; return the answer to its join."""
+        """Add the only member; return the response to its join."""
         joined = await self.join(3, group_id=group_id, **fields)
         assignments = {joined.member_id: b"all of it"}
         await self.sync(3, joined, assignments, group_id=group_id)
@@ -109,7 +109,7 @@ class GroupRig:
         metadata: str | None = "m",
         **fields: Any,
     ) -> dict[Any, dict[int, int]]:
-        """Commit (partition, offset) pairs by topic; return the error codes, spelled alike."""
+        """Commit (partition, offset) pairs by topic; return the error codes in the same form."""
         topic = OffsetCommitRequest.OffsetCommitRequestTopic
         partition = topic.OffsetCommitRequestPartition
         key = "topic_id" if version >= 10 else "name"
@@ -156,7 +156,7 @@ class GroupRig:
         group_id: str = GROUP,
         session: Session | None = None,
     ) -> tuple[int, dict[Any, list[Any]]]:
-        """Fetch positions; return the group's error code, and the partitions by topic."""
+        """Fetch offsets; return the group's error code, and the partitions by topic."""
         if version >= 8:
             return await self._fetch_of_group(version, topics, group_id, session)
         kind = OffsetFetchRequest.OffsetFetchRequestTopic

@@ -1,4 +1,4 @@
-"""A node without sockets: the real kernel parts on memory storage, requests through the codecs.
+"""A node without sockets: real kernel parts on memory storage, requests through the codecs.
 
 A request is built as kafka-python's object, encoded by kafka-python, decoded as the server
 decodes it, handled, encoded, and decoded again by kio, so that a response that only our own
@@ -50,7 +50,7 @@ ADMIN = "admin"
 
 
 class Rig(TopicsHost):
-    """See the module. ``session`` is that of ``admin``, whom no rule holds back."""
+    """Test rig of the handlers; ``session`` is that of ``admin``, a super user."""
 
     def __init__(self, node: Node, storage: StorageAdapter, clock: ManualClock) -> None:
         self.node = node
@@ -83,14 +83,14 @@ class Rig(TopicsHost):
         return self.node.broker.partition(topic, number)
 
     async def produce(self, topic: Topic, *, number: int = 0, **batch: Any) -> None:
-        """Append one batch made by ``sample_batch`` and wait until it is readable."""
+        """Append one ``sample_batch`` and wait until it is readable."""
         broker = self.node.broker
         write = broker.prepare(self.partition(topic, number), sample_batch(**batch))
         assert isinstance(write, Write)
         await done_of(lambda on_done: broker.append([write], on_done))
 
     def reincarnate(self, leader_epoch: int) -> None:
-        """Let the node be as after a restart on the same data, with a higher leader epoch."""
+        """Change the node as a restart on the same data does: to a higher leader epoch."""
         placement = SingleNode(
             leader_epoch, node_id=NODE_ID, cluster_id="cluster-of-one-node-22"
         )
@@ -101,7 +101,7 @@ class Rig(TopicsHost):
         self.session = self.login(ADMIN)
 
     async def allow(self, name: str, operation: Operation, resource: str, pattern: str) -> None:
-        """Let ``name`` do ``operation`` to what begins with ``pattern``, and nothing else."""
+        """Allow ``name`` only ``operation``, on names that begin with ``pattern``."""
         kind = PatternKind.PREFIX if pattern else PatternKind.ANY
         rule = Rule(name, operation, ResourceType(resource), kind, pattern)
         await self.rules.add_rules([rule])
@@ -109,7 +109,7 @@ class Rig(TopicsHost):
     async def ask(
         self, module_name: str, version: int, *, session: Session | None = None, **fields: Any
     ) -> Any:
-        """Send a request that kafka-python encodes; return the response as kio reads it."""
+        """Send a request encoded by kafka-python; return the response decoded by kio."""
         module = importlib.import_module(f"adapters.kafka.handlers.{module_name}")
         assert version in module.VERSIONS
         request_class = request_class_of(module.API_KEY)
@@ -126,7 +126,7 @@ class Rig(TopicsHost):
 
 
 async def done_of(start: Any) -> None:
-    """Wait for what ``start`` was given an ``on_done`` for."""
+    """Call ``start`` with a callback and wait until it is called."""
     done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     start(done.set_result)
     error = await done

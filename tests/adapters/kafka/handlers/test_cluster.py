@@ -1,4 +1,4 @@
-"""DescribeCluster, DescribeTopicPartitions, InitProducerId; APIs with nothing to tell."""
+"""DescribeCluster, DescribeTopicPartitions, InitProducerId; APIs with empty responses."""
 
 import uuid
 from typing import TypeAlias

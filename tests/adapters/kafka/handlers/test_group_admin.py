@@ -28,7 +28,7 @@ async def rig(rig: Rig) -> GroupRig:
 
 
 async def stranger(rig: GroupRig) -> Session:
-    """Somebody who may do nothing, because rules name others."""
+    """Return a session of a user without any allowed operation."""
     await rig.rig.allow("bob", Operation.READ, "group", GROUP)
     return rig.login("alice")
 

@@ -1,4 +1,4 @@
-"""SaslHandshake and SaslAuthenticate: the order of the exchange, and who comes out of it."""
+"""SaslHandshake and SaslAuthenticate: the order of the exchange, and its principal."""
 
 from typing import Any
 

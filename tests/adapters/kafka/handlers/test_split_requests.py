@@ -1,4 +1,4 @@
-"""Large requests of APIs for administration: answered as if they were not cut."""
+"""Large admin requests: the response is the same as without splitting."""
 
 from typing import Any
 

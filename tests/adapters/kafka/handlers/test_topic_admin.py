@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions: outcomes and Kafka's codes for them."""
+"""CreateTopics, DeleteTopics, CreatePartitions: results and error codes."""
 
 import uuid
 from typing import Any, TypeAlias

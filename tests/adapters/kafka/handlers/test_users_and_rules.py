@@ -1,4 +1,4 @@
-"""ACL APIs over the rule model, and the APIs that manage SCRAM users."""
+"""ACL APIs, and the APIs that manage SCRAM users."""
 
 import hashlib
 from typing import Any, TypeAlias
@@ -200,7 +200,7 @@ async def test_rules_of_other_protocols_are_neither_shown_nor_deleted(rig: Rig) 
 
 
 async def test_rules_for_mqtt_topics_are_no_acls(rig: Rig) -> None:
-    """Kafka has no word for them: nothing shows, makes or removes them, whatever it asks for."""
+    """Rules for MQTT topics are no resource of Kafka: not listed, not created, not deleted."""
     mqtt = Rule("ada", Operation.ALL, ResourceType.MQTT_TOPIC, PatternKind.FILTER, "a/%c/#")
     denial = mqtt._replace(principal="*", pattern="#", client="dev1", allow=False)
     await rig.rules.add_rules([mqtt, denial])

@@ -1,4 +1,4 @@
-"""Answers to fetches are small while somebody appends."""
+"""Fetch responses are small while producers append."""
 
 from pathlib import Path
 

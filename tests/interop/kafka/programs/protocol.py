@@ -1,4 +1,4 @@
-"""How the suite talks to a client program, whatever its language.
+"""Protocol between the suite and client programs, for any language.
 
     produce  --bootstrap B --topic T --compression C [--idempotent]
              records as JSON lines on standard input -> {"partition": 0, "offset": 7} for each
@@ -42,7 +42,7 @@ UNKNOWN_TOPIC: Final = 3
 
 @dataclass(frozen=True)
 class Message:
-    """One record as a client gives or sees it. ``partition`` None: the client chooses."""
+    """One record that a client writes or reads. ``partition`` None: the client chooses."""
 
     value: bytes | None
     key: bytes | None = None
@@ -52,7 +52,7 @@ class Message:
     offset: int | None = field(default=None, compare=False)
 
     def to_json(self) -> str:
-        """Return the line that a program reads or prints."""
+        """Return the message as a line of the protocol."""
         return json.dumps(
             {
                 "partition": self.partition,
@@ -86,10 +86,10 @@ def message_of(row: dict[str, Any]) -> Message:
 
 
 class ClientProgram(Protocol):
-    """What a Python client's program implements; ``run`` does the rest."""
+    """Operations that the program of a Python client implements, called by ``run``."""
 
     def produce(self, arguments: argparse.Namespace, messages: list[Message]) -> None:
-        """Produce all and ``say`` each one's place."""
+        """Produce all messages and ``say`` the partition and offset of each."""
         ...
 
     def consume(self, arguments: argparse.Namespace) -> None:
@@ -97,11 +97,11 @@ class ClientProgram(Protocol):
         ...
 
     def member(self, arguments: argparse.Namespace, stop: threading.Event) -> None:
-        """Be a member of a group until ``stop`` is set."""
+        """Run as a member of a group until ``stop`` is set."""
         ...
 
     def admin(self, arguments: argparse.Namespace) -> dict[str, Any]:
-        """Do the admin round trip and return what was seen at each step."""
+        """Run the admin round trip; return the result of each step."""
         ...
 
 
@@ -113,7 +113,7 @@ def say(row: dict[str, Any] | Message) -> None:
 
 
 def settled(look: Callable[[], Any], expected: object) -> Any:
-    """Return what ``look`` sees, once it is ``expected`` or 10 s are over.
+    """Return the result of ``look`` once it is ``expected`` or 10 s are over.
 
     Apache Kafka answers some changes before every part of it knows them.
     """
@@ -133,7 +133,7 @@ def messages_from(lines: Iterator[str]) -> list[Message]:
 
 
 def run(program: ClientProgram) -> None:
-    """Read the command line and do what it says."""
+    """Run the operation of the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("verb", choices=["produce", "consume", "member", "admin"])
     parser.add_argument("--bootstrap", required=True)

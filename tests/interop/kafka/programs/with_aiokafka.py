@@ -1,4 +1,4 @@
-"""aiokafka. Its admin client has no call to delete groups or to alter one config of several."""
+"""aiokafka. Its admin client cannot delete groups, nor alter a single config."""
 
 import argparse
 import asyncio
@@ -29,14 +29,14 @@ def _message(found: Any) -> Message:
 
 class _Assigned(ConsumerRebalanceListener):
     def on_partitions_revoked(self, revoked: Any) -> None:
-        """Nothing to do: offsets are committed by the client itself."""
+        """Do nothing: the client commits offsets itself."""
 
     def on_partitions_assigned(self, assigned: Any) -> None:
         say({"assigned": sorted(found.partition for found in assigned)})
 
 
 class Aiokafka:
-    """The four verbs with aiokafka."""
+    """The operations with aiokafka."""
 
     def produce(self, arguments: argparse.Namespace, messages: list[Message]) -> None:
         """See ``ClientProgram``."""

@@ -1,4 +1,4 @@
-"""confluent-kafka, which is librdkafka."""
+"""confluent-kafka (librdkafka)."""
 
 import argparse
 import threading
@@ -48,7 +48,7 @@ def _raise(error: KafkaError | None) -> None:
 
 
 class Confluent:
-    """The four verbs with confluent-kafka."""
+    """The operations with confluent-kafka."""
 
     def produce(self, arguments: argparse.Namespace, messages: list[Message]) -> None:
         """See ``ClientProgram``."""

@@ -38,14 +38,14 @@ def _outcome(call: Callable[[], Any]) -> int:
 
 class _Assigned(ConsumerRebalanceListener):
     def on_partitions_revoked(self, revoked: Any) -> None:
-        """Nothing to do: offsets are committed by the client itself."""
+        """Do nothing: the client commits offsets itself."""
 
     def on_partitions_assigned(self, assigned: Any) -> None:
         say({"assigned": sorted(found.partition for found in assigned)})
 
 
 class KafkaPython:
-    """The four verbs with kafka-python."""
+    """The operations with kafka-python."""
 
     def produce(self, arguments: argparse.Namespace, messages: list[Message]) -> None:
         """See ``ClientProgram``."""
