@@ -43,8 +43,9 @@ from storage_adapters.s3.objects import Part
 from storage_adapters.s3.opening import Opened, introduce, open_data
 from storage_adapters.s3.reading import Reader
 from storage_adapters.s3.rewriting import Rewriter
-from storage_adapters.s3.rows import RowsCache, rows_max_of
+from storage_adapters.s3.rows import RowsCache, load_rows, read_rows, rows_max_of
 from storage_adapters.s3.scanning import scan
+from storage_adapters.s3.scrubber import Scrubber
 from storage_adapters.s3.sizes import offset_for_size
 from storage_adapters.s3.state import KIND_LOG, Catalog
 from storage_adapters.s3.sweeper import Sweeper
@@ -83,6 +84,7 @@ class S3Storage:
         self._merger: Merger
         self._rewriter: Rewriter
         self._sweeper: Sweeper
+        self._scrubber: Scrubber
         self.data_uuid = UUID(int=0)
         self.is_empty = True
 
@@ -117,6 +119,7 @@ class S3Storage:
         self._is_open = True
         self._merger.start()
         self._sweeper.start()
+        self._scrubber.start()
 
     def enqueue(
         self, entries: Sequence[Entry], on_done: OnDone, *, reserved: bool = False
@@ -222,6 +225,7 @@ class S3Storage:
         self._is_open = False
         ms_max = self._config.close_ms_max
         cutting = asyncio.get_running_loop().call_later(ms_max / 1_000, self._cut)
+        await self._scrubber.stop()
         await self._sweeper.stop()
         await self._merger.stop()
         self._appender.seal()
@@ -249,6 +253,7 @@ class S3Storage:
         register_commits(metrics, self._committer)
         register_merges(metrics, self._merger)
         self._sweeper.register(metrics)
+        self._scrubber.register(metrics)
         metrics.gauge(
             "headgate_s3_uploads_waiting",
             "Objects of appends that are not committed yet.",
@@ -275,7 +280,7 @@ class S3Storage:
         )
         self._look_ups = IndexThread(opened.look_ups, "headgate-look-up")
         self._rows = RowsCache(
-            lambda number: self._look_ups.run(lambda index: index.rows(number)),
+            partial(load_rows, self._look_ups),
             bytes_max=config.rows_cache_bytes,
             rows_max=partial(rows_max_of, catalog),
         )
@@ -311,6 +316,13 @@ class S3Storage:
             bucket=self._bucket,
             committer=self._committer,
             merger=self._merger,
+        )
+        self._scrubber = Scrubber(
+            config,
+            catalog,
+            self._bucket,
+            rows_of=partial(read_rows, catalog, self._look_ups),
+            identify=self._host.identify,
         )
         self._uploader = Uploader(
             config,

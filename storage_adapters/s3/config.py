@@ -182,6 +182,15 @@ class S3Config(FrozenConfig):
         description="Time for which an unneeded object is kept for reads under way.",
     )
 
+    scrub_gets_per_day: int = Field(
+        default=288,
+        ge=0,
+        le=86_400,
+        description="GETs a day, of up to 8 MiB each, that read the objects one after the other "
+        "and compare the CRC of every batch. 288 cost less than a cent a month and read 2 GiB a "
+        "day at most, which costs more where the way from the bucket is paid by the byte; 0: none.",
+    )
+
     @model_validator(mode="after")
     def _sizes_fit(self) -> "S3Config":
         if self.merge_bytes_max < self.object_bytes:

@@ -270,12 +270,15 @@ def find_faults(window: Window, piece: Piece) -> list[BatchFault]:
         zip(piece.positions, piece.sizes, piece.spans, strict=True)
     )
     for at, (position, size, span) in enumerate(rows):
-        batch = window.view(position, position + size)
-        _, length, epoch, magic, crc = _FRONT.unpack_from(batch)
-        if (length + LENGTH_OVERHEAD_BYTES, epoch, magic) != (size, span >> HIGH_SHIFT, MAGIC):
-            faults.append(
-                BatchFault(at, f"no batch of {size} bytes and epoch {span >> HIGH_SHIFT}")
-            )
-        elif crc32c(batch[ATTRIBUTES_AT:]) != crc:
-            faults.append(BatchFault(at, "the CRC of the batch does not match"))
+        text = fault_of(window.view(position, position + size), size, span >> HIGH_SHIFT)
+        if text:
+            faults.append(BatchFault(at, text))
     return faults
+
+
+def fault_of(batch: memoryview, size: int, leader_epoch: int) -> str:
+    """Return how a batch is damaged or contradicts its row; empty when it is intact."""
+    _, length, epoch, magic, crc = _FRONT.unpack_from(batch)
+    if (length + LENGTH_OVERHEAD_BYTES, epoch, magic) != (size, leader_epoch, MAGIC):
+        return f"no batch of {size} bytes and epoch {leader_epoch}"
+    return "" if crc32c(batch[ATTRIBUTES_AT:]) == crc else "the CRC of the batch does not match"

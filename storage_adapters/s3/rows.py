@@ -8,9 +8,11 @@ from functools import partial
 from typing import Final
 
 from gateway.errors import StorageUnavailable
+from storage_adapters.formats.damage import Damaged, TooNew
 from storage_adapters.formats.entry import TARGET_BYTES
 from storage_adapters.formats.footer import ROW_BYTES, Rows
 from storage_adapters.formats.object_index import ROWS_MAX, unpack_rows
+from storage_adapters.s3.index_thread import IndexThread
 from storage_adapters.s3.state import Catalog
 
 ENTRY_BYTES: Final = 256  # memory of an object beside its rows
@@ -101,6 +103,23 @@ class RowsCache:
         del self._loading[number]
         if not task.cancelled():
             task.exception()  # marked as retrieved, even when all callers were cancelled
+
+
+async def load_rows(look_ups: IndexThread, number: int) -> bytes | None:
+    """Return an object's packed rows from the index, None for no object."""
+    return await look_ups.run(lambda index: index.rows(number))
+
+
+async def read_rows(catalog: Catalog, look_ups: IndexThread, number: int) -> Rows:
+    """Return an object's rows past the cache. Errors: ``RowsGone``, ``StorageUnavailable``."""
+    rows_max = rows_max_of(catalog, number)
+    packed = await load_rows(look_ups, number)
+    if packed is None:
+        raise RowsGone(f"the index has no object {number} any more")
+    try:
+        return await asyncio.to_thread(unpack_rows, packed, rows_max=rows_max)
+    except (Damaged, TooNew) as error:
+        raise StorageUnavailable(f"the index of object {number}: {error}") from error
 
 
 def rows_max_of(catalog: Catalog, number: int) -> int:
