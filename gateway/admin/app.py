@@ -30,7 +30,7 @@ from gateway.admin import (
     topics,
     users,
 )
-from gateway.admin.requests import ADMIN
+from gateway.admin.requests import ADMIN, NotFound
 from gateway.admin.state import AdminState
 from gateway.auth.access_keys import AccessKeyExists
 from gateway.auth.login_throttle import Peer
@@ -45,8 +45,7 @@ STATUS: Final[Mapping[type[errors.GatewayError], int]] = {
     errors.GroupNotFound: 404,
     errors.TopicExists: 409,
     AccessKeyExists: 409,
-    keys.AccessKeyNotFound: 404,
-    users.UserNotFound: 404,
+    NotFound: 404,
     errors.GroupNotEmpty: 409,
     errors.GroupSubscribed: 409,
     errors.RebalanceInProgress: 409,

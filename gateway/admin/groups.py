@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.admin.requests import kept, namespace_of, path_text, read_body
+from gateway.admin.requests import namespace_of, path_text, read_body
 from gateway.admin.state import AdminState
 from gateway.config.base import FrozenConfig
 from gateway.errors import (
@@ -22,6 +22,7 @@ from gateway.errors import (
     OffsetOutOfRange,
     TopicNotFound,
 )
+from gateway.futures import await_done
 from gateway.groups.cursors import Commit, Cursor
 from gateway.groups.model import GroupName, GroupState
 from gateway.kernel import Kernel
@@ -52,7 +53,7 @@ def routes(state: AdminState) -> list[Route]:
     async def describe_or_delete(request: Request) -> Response:
         kernel, name = state.running(), _group_name(request)
         if request.method == "DELETE":
-            await kept(lambda on_done: kernel.groups.delete(name, on_done))
+            await await_done(lambda on_done: kernel.groups.delete(name, on_done))
             return Response(status_code=204)
         return JSONResponse(_details(kernel, name))
 
@@ -147,7 +148,7 @@ async def _move(kernel: Kernel, name: GroupName, body: NewOffsets) -> list[dict[
         Commit(topic.uuid, partition.number, _offset(partition, body.to))
         for partition in partitions
     ]
-    await kept(lambda on_done: kernel.cursors.commit(name, commits, on_done))
+    await await_done(lambda on_done: kernel.cursors.commit(name, commits, on_done))
     return [
         {"topic": body.topic, "partition": commit.number, "offset": commit.offset}
         for commit in commits

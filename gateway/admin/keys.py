@@ -9,14 +9,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.admin.requests import changes, path_text, read_body
+from gateway.admin.requests import NotFound, changes, path_text, read_body
 from gateway.admin.state import AdminState
 from gateway.auth.access_keys import AccessKey, AccessKeys
 from gateway.config.base import FrozenConfig
-from gateway.errors import RequestError
 
 
-class AccessKeyNotFound(RequestError):
+class AccessKeyNotFound(NotFound):
     """Unknown access key id."""
 
 

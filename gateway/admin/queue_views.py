@@ -5,8 +5,9 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from features.queue.model import Order
-from gateway.admin.requests import bytes_as_text, kept, namespace_of, path_text
+from gateway.admin.requests import bytes_as_text, namespace_of, path_text
 from gateway.errors import TopicNotFound
+from gateway.futures import await_done
 from gateway.kernel import Kernel
 from gateway.model import DLQ_PREFIX, TopicName
 from gateway.queues.manager import Queue
@@ -88,8 +89,8 @@ async def purge_queue(kernel: Kernel, queue: Queue) -> None:
     """
     others = [one for one in kernel.queues.everything() if one.topic is queue.topic]
     if others == [queue]:
-        await kept(lambda on_done: kernel.delays.purge(queue.topic, on_done))
-    await kept(queue.purge)
+        await await_done(lambda on_done: kernel.delays.purge(queue.topic, on_done))
+    await await_done(queue.purge)
     if (
         queue.settings.order is Order.KEY
     ):  # then senders' ids are known, but those of what was purged

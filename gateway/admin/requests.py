@@ -1,8 +1,6 @@
 """Parameters and bodies of REST calls, within bounds, and shared parts of answers."""
 
-import asyncio
 import base64
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final, TypeVar
 from urllib.parse import unquote
@@ -12,14 +10,17 @@ from starlette.requests import Request
 
 from gateway.auth.ports import Principal
 from gateway.config.base import FrozenConfig
-from gateway.errors import InvalidRequest, StorageUnavailable
+from gateway.errors import InvalidRequest, RequestError
 from gateway.kernel import Kernel
 from gateway.model import DEFAULT_NAMESPACE, TopicName, check_topic_name
-from gateway.storage import OnDone
 
 BODY_BYTES_MAX: Final = 1_048_576
 ADMIN: Final = "admin"  # in audit lines: the name, and the protocol, of who has the token
 Body = TypeVar("Body", bound=FrozenConfig)
+
+
+class NotFound(RequestError):
+    """Nothing of that name is there. A subclass's name says what; its status is 404."""
 
 
 def changes(
@@ -63,20 +64,6 @@ async def read_body(request: Request, model: type[Body]) -> Body:
         path = ".".join(map(str, detail["loc"])) or "body"
         msg = f"{path}: {detail['msg']}"
         raise InvalidRequest(msg) from error
-
-
-async def kept(begin: Callable[[OnDone], None]) -> None:
-    """Start a change and wait until it is durable. Errors: ``StorageUnavailable``."""
-    done: asyncio.Future[StorageUnavailable | None] = asyncio.get_running_loop().create_future()
-
-    def on_done(error: StorageUnavailable | None) -> None:
-        if not done.done():  # The caller may have hung up.
-            done.set_result(error)
-
-    begin(on_done)
-    error = await done
-    if error is not None:
-        raise error
 
 
 def bytes_as_text(name: str, data: bytes | None) -> dict[str, str | None]:

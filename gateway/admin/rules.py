@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.admin.requests import changes, read_body
+from gateway.admin.requests import NotFound, changes, read_body
 from gateway.admin.state import AdminState
 from gateway.auth.audit import rule_text
 from gateway.auth.ports import EVERYBODY, ResourceType, Rule
@@ -23,6 +23,10 @@ from gateway.config.base import FrozenConfig
 from gateway.errors import InvalidRequest, PolicyViolation
 
 _MQTT_NAMES: Final = {operation: word for word, operation in MQTT_WORDS.items()}
+
+
+class RuleNotFound(NotFound):
+    """Unknown rule."""
 
 
 class RuleText(FrozenConfig):
@@ -63,8 +67,7 @@ def routes(state: AdminState) -> list[Route]:
         if rule in book.static_rules():
             msg = "the rule is set in the config file"
             raise PolicyViolation(msg)
-        content = {"error": "RuleNotFound", "message": "no such rule", "retriable": False}
-        return JSONResponse(content, 404)
+        raise RuleNotFound("no such rule")
 
     return [
         Route("/rules", list_rules, methods=["GET"]),

@@ -4,14 +4,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.admin.requests import changes, path_text, read_body
+from gateway.admin.requests import NotFound, changes, path_text, read_body
 from gateway.admin.state import AdminState
 from gateway.auth.users import StoredUsers
 from gateway.config.base import FrozenConfig
-from gateway.errors import InvalidRequest, RequestError
+from gateway.errors import InvalidRequest
 
 
-class UserNotFound(RequestError):
+class UserNotFound(NotFound):
     """Unknown user name."""
 
 

@@ -5,7 +5,6 @@ in this order: its entries in the journal, then its row; so every row has entrie
 without a row are ignored.
 """
 
-import asyncio
 from collections.abc import Mapping
 from itertools import count
 from typing import Self
@@ -16,10 +15,10 @@ from gateway.coalescer import Coalescer
 from gateway.config.queues import QueueConfig
 from gateway.errors import (
     Overloaded,
-    StorageUnavailable,
     TopicExists,
     TopicNotFound,
 )
+from gateway.futures import await_done
 from gateway.metadata.changes import Changes
 from gateway.metadata.store import MetadataStore
 from gateway.model import DEFAULT_NAMESPACE, TopicName
@@ -239,11 +238,8 @@ class QueueManager:
 
     async def _keep(self, lanes: list[QueueLane], row: QueueRow) -> None:
         """Write a queue's journal entries, then its row."""
-        kept: asyncio.Future[StorageUnavailable | None] = self._context.loop.create_future()
-        self._context.journal.put_snapshots(lanes, kept.set_result)
-        error = await kept
-        if error is not None:
-            raise error
+        journal = self._context.journal
+        await await_done(lambda on_done: journal.put_snapshots(lanes, on_done))
         await self._metadata.put_queue(row)
 
     async def _alter(self, queue: Queue, changes: dict[str, object]) -> None:

@@ -29,6 +29,7 @@ from gateway.errors import (
     StorageUnavailable,
     TopicNotFound,
 )
+from gateway.futures import set_result_if_pending
 from gateway.model import (
     Record,
     TopicName,
@@ -303,7 +304,7 @@ class Redrives:
         kept: asyncio.Future[StorageUnavailable | None] = context.loop.create_future()
         try:
             offsets = [offset for offset, _ in ids]
-            append_and_end(context, lane, parts, offsets, partial(_tell, kept))
+            append_and_end(context, lane, parts, offsets, partial(set_result_if_pending, kept))
         except GatewayError:
             lane.lane.put_back(ids)
             lane.done(Effects(wake=True))
@@ -326,13 +327,6 @@ def _source_of(record: Record) -> str:
     if found is None or not found.topic:
         raise TopicNotFound(f"offset {record.offset} does not say where it came from")
     return found.topic
-
-
-def _tell(
-    kept: asyncio.Future[StorageUnavailable | None], error: StorageUnavailable | None
-) -> None:
-    if not kept.done():  # cancelled: the node stops
-        kept.set_result(error)
 
 
 async def _wait(redrive: Redrive, seconds: float) -> None:

@@ -22,6 +22,7 @@ from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.config.settings import CompactionConfig
 from gateway.errors import GatewayError, StorageUnavailable
+from gateway.futures import await_done
 from gateway.metrics import Metrics
 from gateway.model import Buffer, parse_batch_header
 from gateway.records.codec import DECOMPRESSED_BYTES_MAX
@@ -333,12 +334,8 @@ class Compaction:
         return Clean(reached if is_all else done.upto_offset, cleaner.kept_bytes)
 
     async def _remember(self, partition_id: int, clean: Clean) -> None:
-        done: asyncio.Future[StorageUnavailable | None] = asyncio.Future()
-        value = _VALUE.pack(_VERSION, *clean)
-        self._stream.put([(_key(partition_id), value)], partial(_set_unless_done, done))
-        error = await done
-        if error is not None:
-            raise error
+        items = [(_key(partition_id), _VALUE.pack(_VERSION, *clean))]
+        await await_done(lambda on_done: self._stream.put(items, on_done))
 
     def register_metrics(self, metrics: Metrics) -> None:
         """Register the metrics."""
@@ -362,13 +359,6 @@ class Compaction:
 
 def _key(partition_id: int) -> bytes:
     return partition_id.to_bytes(_ID_BYTES, "big")
-
-
-def _set_unless_done(
-    done: asyncio.Future[StorageUnavailable | None], error: StorageUnavailable | None
-) -> None:
-    if not done.done():  # cancelled: the node stops
-        done.set_result(error)
 
 
 def _ignore(_error: StorageUnavailable | None) -> None:

@@ -8,12 +8,12 @@ from typing import Final
 
 from kafka.protocol.admin import DeleteGroupsRequest, DeleteGroupsResponse
 
-from adapters.kafka.await_durable import await_durable
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.groups.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError
+from gateway.futures import await_done
 
 API_KEY: Final = 42
 VERSIONS: Final = range(3)
@@ -38,7 +38,7 @@ async def _delete(session: Session, group_id: str) -> ErrorCode:
     try:
         check_group(session, Operation.DELETE, group_id)
         name = group_name(session, group_id)
-        await await_durable(lambda on_done: session.node.groups.delete(name, on_done))
+        await await_done(lambda on_done: session.node.groups.delete(name, on_done))
     except GatewayError as error:
         return group_code_of(error)
     return ErrorCode.NONE

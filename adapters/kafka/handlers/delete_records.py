@@ -11,12 +11,12 @@ from typing import Final, TypeAlias
 from kafka.protocol.admin import DeleteRecordsRequest, DeleteRecordsResponse
 
 from adapters.kafka.access.authorization import ordinary_topic_for
-from adapters.kafka.await_durable import await_durable
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.broker import Broker
 from gateway.errors import GatewayError
+from gateway.futures import await_done
 from gateway.partition import Partition
 
 API_KEY: Final = 21
@@ -65,4 +65,4 @@ async def truncate(broker: Broker, partition: Partition, offset: int) -> None:
 
     Errors: ``OffsetOutOfRange``, ``StorageUnavailable``.
     """
-    await await_durable(lambda on_done: broker.truncate_before(partition, offset, on_done))
+    await await_done(lambda on_done: broker.truncate_before(partition, offset, on_done))

@@ -11,6 +11,7 @@ v9  skip_assignment (KIP-814)
 """
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from kafka.protocol.consumer import JoinGroupRequest, JoinGroupResponse
@@ -20,6 +21,7 @@ from adapters.kafka.groups.coordinator import check_group, group_code_of, group_
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import InconsistentProtocol, Unauthorized, as_value
+from gateway.futures import set_result_if_pending
 from gateway.groups.model import JoinRequest, JoinResult
 
 API_KEY: Final = 11
@@ -47,14 +49,10 @@ async def handle(
         return _to_response(JoinResult(request.member_id, error=refusal), version)
     answer: asyncio.Future[JoinResult] = asyncio.get_running_loop().create_future()
 
-    def on_joined(result: JoinResult) -> None:
-        if not answer.done():  # The connection may have ended.
-            answer.set_result(result)
-
     session.node.groups.join(
         group_name(session, request.group_id),
         _to_join(request, session, version),
-        on_joined,
+        partial(set_result_if_pending, answer),
     )
     return _to_response(await answer, version)
 

@@ -30,7 +30,6 @@ from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.groups.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.node.large_requests import (
     join_slices,
-    set_result_if_pending,
     topic_slices,
     yield_to_loop,
 )
@@ -43,6 +42,7 @@ from gateway.errors import (
     TopicNotFound,
     as_value,
 )
+from gateway.futures import set_result_if_pending
 from gateway.groups.cursors import NO_EXPIRY, Commit
 from gateway.topics.manager import Topic
 

@@ -10,12 +10,12 @@ from uuid import UUID
 from kafka.protocol.consumer import OffsetDeleteRequest, OffsetDeleteResponse
 
 from adapters.kafka.access.authorization import topic_for
-from adapters.kafka.await_durable import await_durable
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.groups.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError
+from gateway.futures import await_done
 
 API_KEY: Final = 47
 VERSIONS: Final = range(1)
@@ -34,9 +34,7 @@ async def handle(
         session.node.groups.check_offsets_removable(name)
         topics = [_take(session, request.group_id, topic, gone) for topic in request.topics]
         if gone:
-            await await_durable(
-                lambda on_done: session.node.cursors.delete(name, gone, on_done)
-            )
+            await await_done(lambda on_done: session.node.cursors.delete(name, gone, on_done))
     except GatewayError as error:
         return OffsetDeleteResponse(version=version, error_code=group_code_of(error), topics=[])
     return OffsetDeleteResponse(version=version, error_code=ErrorCode.NONE, topics=topics)

@@ -33,7 +33,6 @@ from adapters.kafka.codecs.produce_codec import (
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.node.large_requests import (
     join_slices,
-    set_result_if_pending,
     topic_slices,
     yield_to_loop,
 )
@@ -50,6 +49,7 @@ from gateway.errors import (
     UnsupportedCompression,
     as_value,
 )
+from gateway.futures import set_result_if_pending
 from gateway.model import COMPRESSION_MASK
 from gateway.partition import Partition
 from gateway.records.checks import ZSTD

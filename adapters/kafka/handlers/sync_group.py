@@ -7,6 +7,7 @@ v5  protocol_type and protocol_name, checked and returned (KIP-559)
 """
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from kafka.protocol.consumer import SyncGroupRequest, SyncGroupResponse
@@ -15,6 +16,7 @@ from adapters.kafka.groups.coordinator import check_group, group_code_of, group_
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, as_value
+from gateway.futures import set_result_if_pending
 from gateway.groups.model import SyncResult
 
 API_KEY: Final = 14
@@ -29,10 +31,6 @@ async def handle(
     name = group_name(session, request.group_id)
     answer: asyncio.Future[SyncResult] = asyncio.get_running_loop().create_future()
 
-    def on_synced(result: SyncResult) -> None:
-        if not answer.done():  # The connection may have ended.
-            answer.set_result(result)
-
     try:
         check_group(session, Operation.READ, request.group_id)
         groups.check_protocol(name, request.protocol_type, request.protocol_name)
@@ -44,7 +42,7 @@ async def handle(
         request.group_instance_id,
         request.generation_id,
         {item.member_id: bytes(item.assignment) for item in request.assignments},
-        on_synced,
+        partial(set_result_if_pending, answer),
     )
     return _to_response(await answer, version)
 

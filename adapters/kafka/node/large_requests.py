@@ -60,12 +60,6 @@ class SliceCounter:
         return True
 
 
-def set_result_if_pending(future: asyncio.Future[Result], result: Result) -> None:
-    """Set a future's result, unless it is done or cancelled."""
-    if not future.done():
-        future.set_result(result)
-
-
 def free_in_slices(topics: list[tuple[Ref, list[Part]]]) -> None:
     """Free a request slice by slice: freed at once, even in a thread, it would block the loop."""
     while topics:

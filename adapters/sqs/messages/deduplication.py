@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from features.dedup_ids import DedupIds, FirstSent
 from gateway.broker import Broker
 from gateway.errors import CorruptBatch, GatewayError, StorageUnavailable
+from gateway.futures import set_result_if_pending
 from gateway.model import DEDUP_ID, MESSAGE_ID, Record, parse_batch_header
 from gateway.partition import Partition
 from gateway.records.codec import iter_records
@@ -134,11 +135,7 @@ async def _readable(broker: Broker) -> None:
     """Wait until all pending appends can be read from the log, or have failed."""
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def on_done(_error: StorageUnavailable | None) -> None:
-        if not done.done():
-            done.set_result(None)
-
-    broker.after_pending(on_done)
+    broker.after_pending(lambda _error: set_result_if_pending(done, None))
     await done
 
 

@@ -10,10 +10,10 @@ from gateway.errors import (
     GatewayError,
     Overloaded,
     PeerError,
-    StorageUnavailable,
     Unauthenticated,
     Unauthorized,
 )
+from gateway.futures import await_done, set_result_if_pending
 from gateway.kernel import Kernel
 from gateway.listener import Connection, Listener
 from gateway.model import DEFAULT_NAMESPACE, Buffer, TopicName, check_topic_name
@@ -222,7 +222,7 @@ class LineConnection(Connection):
         broker, loop = self._kernel.broker, self.listener.loop
         if broker.append_queue.is_saturated:
             low: asyncio.Future[None] = loop.create_future()
-            broker.append_queue.hold(lambda: _settle(low, None))
+            broker.append_queue.hold(lambda: set_result_if_pending(low, None))
             await low
         now_unix_ms = self._kernel.clock.unix_ms()
         writes = []
@@ -231,11 +231,7 @@ class LineConnection(Connection):
             write = broker.prepare(partition, batch)
             assert not isinstance(write, Duplicate), "only idempotent producers repeat"
             writes.append(write)
-        kept: asyncio.Future[StorageUnavailable | None] = loop.create_future()
-        broker.append(writes, lambda error: _settle(kept, error))
-        error = await kept
-        if error is not None:
-            raise error
+        await await_done(lambda on_done: broker.append(writes, on_done))
         return {write.partition: write.base_offset for write in writes}
 
     async def _subscribe(self, name: str, reader: str) -> None:
@@ -269,9 +265,3 @@ class LineConnection(Connection):
         full_name = TopicName(DEFAULT_NAMESPACE, check_topic_name(name))
         topics = self._kernel.topics
         return topics.find(full_name) or await topics.auto_create(full_name)
-
-
-def _settle(future: asyncio.Future[T], result: T) -> None:
-    """Set a result, unless the connection has gone and nobody waits any more."""
-    if not future.done():
-        future.set_result(result)
