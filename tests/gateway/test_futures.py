@@ -1,6 +1,7 @@
 """Waiting for a callback: results, errors, and callers that have gone."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -9,17 +10,17 @@ from gateway.futures import await_done, set_result_if_pending
 from gateway.storage import OnDone
 
 
+def soon(error: StorageUnavailable | None, on_done: OnDone) -> None:
+    asyncio.get_running_loop().call_soon(on_done, error)
+
+
 async def test_a_callback_without_an_error_ends_the_wait() -> None:
-    loop = asyncio.get_running_loop()
-    await await_done(lambda on_done: loop.call_soon(on_done, None) and None)
+    await await_done(partial(soon, None))
 
 
 async def test_the_error_of_the_callback_is_raised() -> None:
-    loop = asyncio.get_running_loop()
     with pytest.raises(StorageUnavailable, match="disk gone"):
-        await await_done(
-            lambda on_done: loop.call_soon(on_done, StorageUnavailable("disk gone")) and None
-        )
+        await await_done(partial(soon, StorageUnavailable("disk gone")))
 
 
 async def test_a_callback_after_its_caller_has_gone_does_nothing() -> None:
