@@ -1,4 +1,4 @@
-"""What every test shares: tools that are missing are a reason to skip, in CI to fail."""
+"""Fixtures and rules of all tests: a missing tool skips a test, and fails it in CI."""
 
 import os
 import shutil

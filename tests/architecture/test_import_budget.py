@@ -1,4 +1,4 @@
-"""What an idle server with the default settings has loaded: no more than it needs."""
+"""Modules that an idle server with the default settings has loaded: no more than it needs."""
 
 import subprocess
 import sys

@@ -11,7 +11,7 @@ from tests.support.gateway import Gateway
 
 
 class Outcome(NamedTuple):
-    """What a command left behind."""
+    """Status and output of a command."""
 
     status: int
     out: str

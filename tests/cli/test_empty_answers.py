@@ -1,4 +1,4 @@
-"""What a list or a search says when there is nothing, and what is asked before a removal."""
+"""Output of a list or a search without results, and the question before a removal."""
 
 import io
 import os

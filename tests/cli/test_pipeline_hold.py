@@ -1,4 +1,4 @@
-"""What an archive tells the node of its table, and what it says when the node does not take it."""
+"""Names that an archive gives its table at the node, and its output when the node refuses one."""
 
 import asyncio
 from collections.abc import AsyncIterator

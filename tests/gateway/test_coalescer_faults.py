@@ -16,7 +16,7 @@ WITHIN_S = 10
 
 
 class OwnBugError(Exception):
-    """What our own code gets wrong."""
+    """A fault of our own code."""
 
 
 def run_of(value: bytes) -> RecordRun:

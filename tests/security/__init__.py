@@ -1,1 +1,1 @@
-"""What strangers can do before and after a login, over real sockets."""
+"""Hostile clients before and after a login, over real sockets."""

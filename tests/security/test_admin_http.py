@@ -1,4 +1,4 @@
-"""What is hardly HTTP at the admin endpoint: it is refused, and leaves no line in the log."""
+"""Malformed HTTP at the admin endpoint is refused, and leaves no line in the log."""
 
 import http.client
 import socket

@@ -1,4 +1,4 @@
-"""What a stranger may send by MQTT before CONNACK: its size, its properties, what is kept of it."""
+"""Limits of MQTT before CONNACK: sizes, properties, and the bytes that are kept."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a database says reaches the log, and no client."""
+"""Error texts of a database reach the log, and no client."""
 
 import sqlite3
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What hostile or large requests took is given back to the system when the node is quiet."""
+"""Memory of hostile or large requests is returned to the system when the node is quiet."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a stranger may keep the node busy with by Kafka before a login."""
+"""Limits of Kafka requests before a login: none keeps the node busy."""
 
 import asyncio
 import struct

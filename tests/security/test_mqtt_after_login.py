@@ -1,4 +1,4 @@
-"""What a client may send by MQTT after CONNACK: no packet, and no read, keeps the loop for long."""
+"""Limits of MQTT after CONNACK: no packet and no read keeps the loop for long."""
 
 import asyncio
 from collections import Counter

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.interop
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where the node's certificate is, which is an authority of its own."""
+    """Return the folder of the node's certificate, which is an authority of its own."""
     found = tmp_path / "tls"
     found.mkdir()
     make_certificate(found)

@@ -52,7 +52,7 @@ class Gateway(GatewayProcess):
 
     @property
     def bootstrap(self) -> str:
-        """What a Kafka client is given."""
+        """Bootstrap address for Kafka clients."""
         return f"127.0.0.1:{self.kafka_port}"
 
     def __exit__(self, kind: object, *exc: object) -> None:

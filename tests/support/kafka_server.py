@@ -72,7 +72,7 @@ class KafkaServer:
 
     @property
     def bootstrap(self) -> str:
-        """What a client is given."""
+        """Bootstrap address for clients."""
         return f"127.0.0.1:{self.kafka_port}"
 
     @property

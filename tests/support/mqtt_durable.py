@@ -37,7 +37,7 @@ class Message(NamedTuple):
 
     @property
     def payload(self) -> bytes:
-        """What is sent; ``parse`` reads it."""
+        """Return the payload to send; ``parse`` reads it."""
         return f"{self.publisher} {self.topic} {self.number}".encode()
 
 

@@ -47,7 +47,7 @@ protocol websockets
 
 @dataclass(frozen=True)
 class Target:
-    """Where clients connect to, all on 127.0.0.1; ``bootstrap`` is the Kafka endpoint, if any."""
+    """Endpoints for clients, all on 127.0.0.1; ``bootstrap`` is the Kafka endpoint, if any."""
 
     port: int
     websocket_port: int

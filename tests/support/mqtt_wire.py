@@ -121,7 +121,7 @@ def properties(found: Properties = ()) -> bytes:
 
 @dataclass(frozen=True)
 class WillMessage:
-    """What CONNECT says of a will; ``qos`` 3 can be sent too."""
+    """The will of a CONNECT; ``qos`` 3 can be sent too."""
 
     topic: str | bytes
     payload: bytes = b""
@@ -244,17 +244,17 @@ class Received:
 
     @property
     def qos(self) -> int:
-        """Of a PUBLISH."""
+        """QoS of a PUBLISH."""
         return self.flags >> 1 & 3
 
     @property
     def dup(self) -> bool:
-        """Of a PUBLISH."""
+        """DUP flag of a PUBLISH."""
         return bool(self.flags & 8)
 
     @property
     def retain(self) -> bool:
-        """Of a PUBLISH."""
+        """RETAIN flag of a PUBLISH."""
         return bool(self.flags & 1)
 
     @property

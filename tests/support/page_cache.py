@@ -1,4 +1,4 @@
-"""What of a file is in the page cache, told without a read, which would bring more of it in."""
+"""Pages of a file in the page cache, found without a read, which would bring more of it in."""
 
 import ctypes
 import mmap

@@ -1,4 +1,4 @@
-"""What Linux says of a running process: memory and processor time."""
+"""Memory and processor time of a running process, from Linux's /proc."""
 
 import os
 from pathlib import Path

@@ -135,7 +135,7 @@ class Rule:
 
 
 class Request(NamedTuple):
-    """What came from a client."""
+    """A client's request."""
 
     method: str
     path: str
@@ -172,7 +172,7 @@ class S3Proxy:
 
     @property
     def url(self) -> str:
-        """What a client is told instead of the server's URL."""
+        """URL for clients in place of the server's."""
         return f"http://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What the node of a test says to its storage."""
+"""The node's side of the storage port, for tests."""
 
 from gateway.model import PartitionIdentity
 from gateway.topics.manager import TopicManager

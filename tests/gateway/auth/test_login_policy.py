@@ -1,4 +1,4 @@
-"""Who must log in, who administers, and what holds where no rule speaks: stored, and kept."""
+"""Required logins, administrators, and the default without a rule: stored, and kept."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""What a plain model knows of messages that wait, while all about them is still on its way."""
+"""A plain model of waiting messages whose appends, reads and removals are not done yet."""
 
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.storage import OnDone
@@ -26,7 +26,7 @@ class Ending:
 
 
 class Message:
-    """What the model knows of one. ``is_either``: it may have been purged or not.
+    """One message. ``is_either``: it may have been purged or not.
 
     ``is_leaving``: it was on its way to its topic when that was purged, and is not counted.
     """
@@ -57,7 +57,7 @@ class Message:
         return bool(self.is_kept) and not is_gone
 
     def crashed(self) -> None:
-        """What was on its way is not there; of a purge it may have been done in part."""
+        """Drop all that was not done; a purge may have been done in part."""
         self.is_kept = bool(self.is_kept)
         begun = [one for one in self.endings if one.is_purge and not one.is_kept]
         self.is_either |= self.is_kept and bool(begun)

@@ -42,7 +42,7 @@ class ClockLoop(asyncio.SelectorEventLoop):
 
 
 class SlowLog(MemoryStorage):
-    """What is appended, or read while it is cold, waits for its answer."""
+    """A log whose appends and cold reads wait until the test answers them."""
 
     is_full = is_away = is_cold = False
 

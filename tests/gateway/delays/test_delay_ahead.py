@@ -1,4 +1,4 @@
-"""What is due soon is made ready ahead of its time, and can still be cancelled, purged, passed."""
+"""Messages that are due soon are prepared, and can still be cancelled, purged or passed."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -182,7 +182,7 @@ async def test_bytes_on_their_way_into_the_log_are_bounded(tmp_path: Path) -> No
 async def test_a_slow_sync_holds_up_no_append_until_much_is_on_its_way(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is due is appended in time; the sync that takes long brings all of it together."""
+    """Due messages are appended in time; one slow sync completes all of them together."""
     topic = await world.topic()
     small, large = 30, 2 * IN_FLIGHT_BYTES_MAX // MOVED_BYTES_MAX
     for at in range(small):

@@ -1,4 +1,4 @@
-"""What is purged on its way stays away; no fault ends the timer, or holds up what waits."""
+"""Messages purged during a move stay away; no fault ends the timer or blocks other messages."""
 
 import asyncio
 

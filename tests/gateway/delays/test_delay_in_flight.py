@@ -273,7 +273,7 @@ class DelaysInFlight(RuleBasedStateMachine):
 
     @invariant()
     def look(self) -> None:
-        """What comes was due, and comes once; what waits is counted."""
+        """Check that each message came when due and once, and that the waiting ones are counted."""
         assert self.failures == []
         for topic in range(len(TOPICS) if self.messages else 0):
             values = self.world.log_now.values(self.partition(topic))

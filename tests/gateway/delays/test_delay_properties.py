@@ -22,7 +22,7 @@ BOUNDS = DelayBounds(room_bytes=4_000, bodies_bytes=3_000)  # reading back, writ
 
 
 class Model:
-    """What should wait, and what should have come, by value."""
+    """Values of the messages that should wait, and of those that should have come."""
 
     def __init__(self, world: World, topics: list[Topic], chooser: random.Random) -> None:
         self.world = world
@@ -83,7 +83,7 @@ class Model:
         await self.world.settled()
 
     async def check(self) -> None:
-        """What is due has come once and in order, what is not due has not."""
+        """Check that due messages have come once and in order, and no others."""
         await self.world.settled()
         now_unix_ms = self.world.clock.unix_ms()
         due = [value for value, one in self.waiting.items() if one[0] <= now_unix_ms]

@@ -26,7 +26,7 @@ VALUES = [b"%d" % number for number in range(RUN_COUNT_MIN + 3)]
 
 
 def entries(world: World) -> list[bytes]:
-    """What waits in the stream, as it lies there."""
+    """Return the waiting entries in the order of the stream."""
     stream = world.stream
     batches = world.broker.read(stream, stream.log_start_offset, bytes_max=1 << 30)
     found = [value for batch in batches or () for _, value in values_of(batch)]
@@ -34,7 +34,7 @@ def entries(world: World) -> list[bytes]:
 
 
 def batch_sizes(world: World, topic: Topic) -> list[int]:
-    """How many records the batches of a topic have."""
+    """Return the record counts of a topic's batches."""
     batches = world.broker.read(world.partition(topic), 0, bytes_max=1 << 30)
     return [parse_batch_header(batch).record_count for batch in batches or ()]
 

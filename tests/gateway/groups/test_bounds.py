@@ -1,4 +1,4 @@
-"""How many groups there may be: with members, and with offsets alone."""
+"""Limits of the number of groups: with members, and with offsets alone."""
 
 from uuid import uuid4
 

@@ -38,7 +38,7 @@ LONG_MS = 4 * (REBALANCE_MS + SESSION_MS + DELAY_MS) + 400_000
 
 
 class Client:
-    """What one client process knows. Its requests are answered one at a time."""
+    """State of one client process. Its requests are answered one at a time."""
 
     def __init__(self, instance_id: str | None) -> None:
         self.instance_id = instance_id

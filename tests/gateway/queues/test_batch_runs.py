@@ -1,4 +1,4 @@
-"""What a lane is told of batches: offsets, keys, times; holes and nonsense included."""
+"""Offsets, keys and times of batches as a lane gets them, with holes and corrupt records."""
 
 import pytest
 

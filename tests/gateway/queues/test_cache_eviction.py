@@ -1,4 +1,4 @@
-"""What is settled leaves the cache of messages, and nothing else does."""
+"""Settled messages leave the message cache, and no others do."""
 
 from pathlib import Path
 

@@ -121,7 +121,7 @@ async def send_one_batch(world: World, queue: Queue, bodies: Sequence[bytes]) ->
 
 
 async def test_rows_of_a_large_batch_are_shown_piece_by_piece(tmp_path: Path) -> None:
-    """What is shown of the others takes memory only while they are received."""
+    """Pieces that are shown take memory only while they are received."""
     async with running(tmp_path) as world:
         queue = await world.queue(order="fair")
         bodies = [b"m%d" % n for n in range(5 * SHOWN_RECORDS_MAX // 2)]

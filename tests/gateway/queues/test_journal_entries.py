@@ -1,4 +1,4 @@
-"""What is gathered of a turn is one entry, which says what its changes say one by one."""
+"""One journal entry a turn, equal to the turn's changes one by one."""
 
 import asyncio
 from itertools import chain

@@ -55,7 +55,7 @@ async def fed(world: World, queue: Queue) -> None:
 
 @pytest.fixture
 def on_loop(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many records of each batch were looked at in the loop's thread."""
+    """Return the count of records of each batch that the loop's thread looked at."""
     found: list[int] = []
     loop_thread = threading.current_thread()
 

@@ -22,7 +22,7 @@ ATTEMPTS_MAX = 2
 
 
 class Message:
-    """What the model knows of one: where it is, how often it went out, until when it is out."""
+    """One message of the model: its place, its deliveries, and the end of its lease."""
 
     def __init__(self, key: bytes) -> None:
         self.key = key
@@ -215,7 +215,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 class KeyedMachine(QueueMachine):
-    """Of each key the messages come in order, one receive's at a time."""
+    """Deliver the messages of each key in order, to one receive at a time."""
 
     order = "key"
 

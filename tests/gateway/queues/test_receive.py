@@ -24,7 +24,7 @@ async def test_what_was_sent_is_received_once(tmp_path: Path) -> None:
 
 
 async def test_what_is_acknowledged_to_its_sender_is_received_at_once(tmp_path: Path) -> None:
-    """Who sends, waits for the answer and receives sees it: the loop may not have turned."""
+    """A client that sends, awaits the answer and receives gets it: no turn of the loop between."""
     async with running(tmp_path) as world:
         queue = await world.queue()
         got: list[list[Delivery]] = []

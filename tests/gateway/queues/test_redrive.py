@@ -111,7 +111,7 @@ async def test_a_destination_that_is_not_there_fails(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [b"__queues", b"__delays"])
 async def test_nothing_goes_to_an_internal_topic(tmp_path: Path, name: bytes) -> None:
-    """Who may write to the dead-letter topic may write any header."""
+    """A client that may write to the dead-letter topic may write any header."""
     async with running(tmp_path) as world:
         dead = await world.queue("dead")
         await world.send(dead, b"forged", key=b"k", headers=[("dlq.source.topic", name)])

@@ -38,7 +38,7 @@ class FullNow(MemoryStorage):
 
 
 class Journaled:
-    """What the journal knows of a lane. ``padding``: a snapshot of so many bytes."""
+    """A lane in the journal. ``padding``: a snapshot of so many bytes."""
 
     def __init__(self, name: bytes, lane: Lane, padding_bytes: int = 0) -> None:
         self.lane_id = name.ljust(20, b"-")

@@ -1,4 +1,4 @@
-"""What is done for queues beside: holds, retention of what waits, and the journal's rewrites."""
+"""Upkeep of queues: holds, retention of waiting messages, rewrites of the journal."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a batch must be before the log takes it."""
+"""Checks of a batch before the log takes it."""
 
 import pytest
 from hypothesis import given

@@ -48,7 +48,7 @@ RECORDS = st.lists(RECORD, min_size=1, max_size=20)
 
 
 def plain(records: Any) -> list[tuple[Any, ...]]:
-    """What any codec's records say, in one form."""
+    """Return the records of any codec in one form."""
     return [(r.offset, r.timestamp, r.key, r.value, list(r.headers)) for r in records]
 
 
@@ -231,7 +231,7 @@ BODY = bytes(encode_batch([(NOW, None, b"x" * 50_000, ())])[HEADER_BYTES:])
     ],
 )
 class TestCompressedForms:
-    """What a compressed body may look like, and how it may lie."""
+    """Compressed bodies: forms that are taken, and lengths that lie."""
 
     def test_is_read(self, codec: int, body: bytes) -> None:
         (record,) = decode_batch(with_body(codec, body, 1))

@@ -65,7 +65,7 @@ class Life:
         )
 
     def check(self) -> None:
-        """What is there was appended, in order; nothing is missing that is a key's latest."""
+        """Check that all records were appended, in order, and that each key's latest is there."""
         found = [Stored._make(row) for row in self.node.stored(self.partition)]
         live = self.appended[self.truncated_to :]
         clean = self.node.compaction.clean(self.partition.partition_id)

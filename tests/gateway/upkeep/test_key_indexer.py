@@ -1,4 +1,4 @@
-"""Who asks for a key index gets one, and nobody else."""
+"""Key indexes are made for the topics that ask for one, and for no others."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path

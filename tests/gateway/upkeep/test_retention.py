@@ -33,7 +33,7 @@ def batch_of(count: int, timestamp_unix_ms: int) -> bytearray:
 
 
 class Node(TopicsHost):
-    """What retention needs of a node, over storages that keep what they are told."""
+    """The parts of a node that retention needs, over storages in memory."""
 
     def __init__(self, topics: TopicManager, clock: ManualClock) -> None:
         self.topics = topics

@@ -1,4 +1,4 @@
-"""What the clients connect to; see ``tests/support/mqtt_target.py``."""
+"""The endpoints of the clients; see ``tests/support/mqtt_target.py``."""
 
 import uuid
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ collect_ignore_glob = ["programs/*"]
 
 @pytest.fixture(scope="session")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """Where the clients connect to."""
+    """Return the endpoints of the clients."""
     with running_target(tmp_path_factory.mktemp("mqtt-interop")) as running:
         yield running
 

@@ -1,4 +1,4 @@
-"""What every stock client does with the endpoint, step by step, and what it must see.
+"""Steps of every stock client at the endpoint, and the results that each must get.
 
 Programs in other languages do the same and print what they saw as one JSON object.
 """
@@ -140,7 +140,7 @@ class Scenario:
         self.seen["unsubscribed"] = await self.got()
 
     async def properties(self) -> None:
-        """What 5.0 carries, in order and binary; identifiers; expiry."""
+        """Carry the properties of 5.0, in order and binary; identifiers; expiry."""
         await self.subscriber.subscribe(self.topic("v"), 1, identifier=42)
         await self.send("v", b"x", properties=CARRIED)
         found = (await self.subscriber.inbox.next()).properties
@@ -194,7 +194,7 @@ class Scenario:
         self.seen["request and response"] = seen
 
     async def session(self) -> None:
-        """What comes while a client is away is there when it returns, in order."""
+        """Keep messages while a client is away, and deliver them in order when it returns."""
         keeper = self.link("keep")
         before = await keeper.open(clean=False)
         await keeper.subscribe(self.topic("k"), 1)

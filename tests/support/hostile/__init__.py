@@ -1,4 +1,4 @@
-"""What faulty and hostile clients of each protocol say, before a login and after one."""
+"""Requests of faulty and hostile clients of each protocol, before and after a login."""
 
 import random
 from collections.abc import Callable, Mapping

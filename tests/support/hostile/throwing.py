@@ -34,7 +34,7 @@ class Speech(NamedTuple):
 
 
 class Thrown(NamedTuple):
-    """What was sent."""
+    """Data that was sent."""
 
     packets: int
     connections: int

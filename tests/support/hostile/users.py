@@ -1,4 +1,4 @@
-"""Who a hostile client is when it logs in."""
+"""Users that hostile clients log in as."""
 
 from typing import NamedTuple
 

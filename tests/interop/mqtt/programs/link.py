@@ -1,4 +1,4 @@
-"""What the scenario asks of a Python client: one connection, behind the same few verbs."""
+"""The methods that the scenario needs of a Python client: one connection, a few verbs."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ V5: Final = 5
 
 @dataclass(frozen=True)
 class Properties:
-    """What a 5.0 message carries beside its payload; times are seconds."""
+    """Properties of a 5.0 message; times are seconds."""
 
     content_type: str | None = None
     response_topic: str | None = None
@@ -36,7 +36,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a client connects to, and how."""
+    """Address and login of a client's connection."""
 
     port: int
     version: int
