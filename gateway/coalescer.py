@@ -8,7 +8,7 @@ figures, and says when a run learns its offset.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -22,10 +22,7 @@ from gateway.errors import (
 )
 from gateway.model import HEADER_BYTES, TIMESTAMP_TYPE_MASK, parse_batch_header
 from gateway.partition import Partition, Write
-from gateway.records.codec import RecordRun, encode_runs
-from gateway.records.keyed import KeyedRecords
-from gateway.records.runs import pieces_of
-from gateway.records.singles import SingleRecords
+from gateway.records.codec import RecordRun, Run, encode_runs
 from gateway.storage import OnDone
 from gateway.topics.manager import Topic
 
@@ -33,8 +30,7 @@ BATCH_RECORDS_MAX: Final = 256
 BATCH_BYTES_MAX: Final = 65_536
 ROUND_BYTES_MAX: Final = 1_048_576
 
-AnyRun = RecordRun | SingleRecords | KeyedRecords
-Part = tuple[Partition, AnyRun]
+Part = tuple[Partition, Run]
 
 
 class _Batch:
@@ -44,12 +40,12 @@ class _Batch:
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
-        self.runs: list[AnyRun] = []
-        self.whole_runs: list[AnyRun] = []
+        self.runs: list[Run] = []
+        self.whole_runs: list[Run] = []
         self.record_count = 0
         self.size_bytes = HEADER_BYTES
 
-    def add_piece(self, piece: AnyRun, whole: AnyRun) -> None:
+    def add_piece(self, piece: Run, whole: Run) -> None:
         self.runs.append(piece)
         self.whole_runs.append(whole)
         self.record_count += len(piece.values)
@@ -77,7 +73,7 @@ class Coalescer:
         self.rounds_appended = 0
         broker.before_delete.append(self._seal_topic)
 
-    def add(self, partition: Partition, run: AnyRun, on_done: OnDone) -> None:
+    def add(self, partition: Partition, run: Run, on_done: OnDone) -> None:
         """Put one run into the open round; see ``add_many``."""
         self.check(partition, run)
         if self._open_bytes >= ROUND_BYTES_MAX:
@@ -126,7 +122,7 @@ class Coalescer:
             self._is_scheduled = True
             self._loop.call_soon(self._end_tick)
 
-    def check(self, partition: Partition, run: AnyRun) -> None:
+    def check(self, partition: Partition, run: Run) -> None:
         """Raise what ``add`` would raise for a run."""
         assert run.values
         if partition.is_gone:
@@ -143,7 +139,7 @@ class Coalescer:
         if settings.is_queue or holders.stopped:
             holders.check_room(partition, run.size_bytes)
 
-    def _place(self, partition: Partition, run: AnyRun) -> None:
+    def _place(self, partition: Partition, run: Run) -> None:
         batches = self._open.get(partition)
         if batches is None:
             batches = self._open[partition] = [_Batch(batch_bytes_max(partition))]
@@ -277,28 +273,11 @@ def _refuse(waiting: list[OnDone], error: GatewayError) -> None:
     call_all(reversed(waiting), error)
 
 
-def _pieces(run: AnyRun, bytes_max: int) -> Iterator[AnyRun]:
-    """Yield the pieces of a run: each fits a batch, or is a single record."""
-    count = len(run.values)
-    if count <= BATCH_RECORDS_MAX and run.size_bytes <= bytes_max:
-        yield run
-        return
-    if not isinstance(run, RecordRun):
-        yield from run.pieces(records_max=BATCH_RECORDS_MAX, bytes_max=bytes_max)
-        return
-    for start in range(0, count, BATCH_RECORDS_MAX):
-        piece = run.part(start, start + BATCH_RECORDS_MAX)
-        if piece.size_bytes <= bytes_max:
-            yield piece
-        else:
-            yield from _cut_by_size(piece, bytes_max)
-
-
-def _cut_by_size(run: RecordRun, bytes_max: int) -> Iterator[RecordRun]:
-    fixed_bytes = run.fixed_bytes
-    sizes = [fixed_bytes + len(value or b"") for value in run.values]
-    for place in pieces_of(sizes, records_max=BATCH_RECORDS_MAX, bytes_max=bytes_max):
-        yield run.part(place.start, place.stop)
+def _pieces(run: Run, bytes_max: int) -> Iterable[Run]:
+    """Return the pieces of a run: each fits a batch, or is a single record."""
+    if len(run.values) <= BATCH_RECORDS_MAX and run.size_bytes <= bytes_max:
+        return (run,)
+    return run.pieces(records_max=BATCH_RECORDS_MAX, bytes_max=bytes_max)
 
 
 def _to_write(partition: Partition, batch: _Batch) -> Write:
@@ -310,10 +289,15 @@ def _to_write(partition: Partition, batch: _Batch) -> Write:
     return write
 
 
-def _record_runs(runs: list[AnyRun]) -> list[RecordRun] | None:
+def _record_runs(runs: list[Run]) -> list[RecordRun] | None:
     """Return the runs, or None when the records of one have different keys."""
-    found = [run for run in runs if isinstance(run, RecordRun)]
-    return found if len(found) == len(runs) else None
+    found: list[RecordRun] = []
+    for run in runs:
+        one = run.with_one_key()
+        if one is None:
+            return None
+        found.append(one)
+    return found
 
 
 def _locate(write: Write, batch: _Batch) -> None:

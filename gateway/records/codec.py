@@ -7,9 +7,9 @@ Python.
 """
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from crc32c import crc32c
 
@@ -31,9 +31,7 @@ from gateway.model import (
     read_varint,
 )
 from gateway.records.compression import decompress
-from gateway.records.keyed import KeyedRecords
-from gateway.records.runs import encode_records, nullable, varint
-from gateway.records.singles import SingleRecords
+from gateway.records.runs import encode_records, nullable, pieces_of, varint
 
 Headers = Sequence[tuple[str, bytes | None]]
 NewRecord = tuple[int, bytes | None, bytes | None, Headers]  # timestamp, key, value, headers
@@ -59,6 +57,42 @@ new_record = cast("Callable[[tuple[object, ...]], Record]", partial(tuple.__new_
 
 _PREFIX: Final = struct.Struct(">qiibI")  # outside of the CRC: up to the CRC itself
 _COVERED: Final = struct.Struct(">hiqqqhii")  # the rest of the header, which the CRC covers
+
+
+class Run(Protocol):
+    """Port of records to be appended together to one partition, in any of their forms.
+
+    ``base_offset`` is that of the first record, -1 until the coalescer has appended the run; the
+    others follow without a gap. ``key`` is None when a record has none. ``native`` is the run in
+    its protocol's own form, which live readers of that protocol get beside the batch.
+    ``size_bytes`` is at least what the records take in a batch.
+    """
+
+    base_offset: int
+    native: object | None
+    size_bytes: int
+    timestamp_unix_ms: int
+
+    @property
+    def key(self) -> bytes | None:
+        """The key of all records, or any bytes where each has one of its own."""
+
+    @property
+    def values(self) -> Sequence[bytes | None]:
+        """The values, one for each record."""
+
+    @property
+    def largest_bytes(self) -> int:
+        """Upper bound on the size of the largest record in bytes."""
+
+    def pieces(self, *, records_max: int, bytes_max: int) -> "Iterable[Run]":
+        """Return pieces of the run, without native forms: within the bounds, or of one record."""
+
+    def encoded(self, lead: bytes, first_delta: int) -> Iterable[bytes | bytearray]:
+        """Return the encoded records as parts to be joined; see ``runs.encode_records``."""
+
+    def with_one_key(self) -> "RecordRun | None":
+        """Return the run when its records have a common key and headers, else None."""
 
 
 class RecordRun:
@@ -117,6 +151,29 @@ class RecordRun:
         """Upper bound on the size of the largest record in bytes."""
         return self.fixed_bytes + max(len(value or b"") for value in self.values)
 
+    def pieces(self, *, records_max: int, bytes_max: int) -> "Iterator[RecordRun]":
+        """See ``Run``."""
+        for start in range(0, len(self.values), records_max):
+            piece = self.part(start, start + records_max)
+            if piece.size_bytes <= bytes_max:
+                yield piece
+                continue
+            sizes = [piece.fixed_bytes + len(value or b"") for value in piece.values]
+            for place in pieces_of(sizes, records_max=records_max, bytes_max=bytes_max):
+                yield piece.part(place.start, place.stop)
+
+    def encoded(self, lead: bytes, first_delta: int) -> Sequence[bytes | bytearray]:
+        """See ``Run``."""
+        key, headers, values = nullable(self.key), self.headers, self.values
+        if len(values) == 1:
+            record = b"".join((lead, varint(first_delta), key, nullable(values[0]), headers))
+            return varint(len(record)), record
+        return encode_records(values, self.value_bytes, lead, key, headers, first_delta)
+
+    def with_one_key(self) -> "RecordRun":
+        """See ``Run``."""
+        return self
+
     def part(self, start: int, stop: int) -> "RecordRun":
         """Return the records from index ``start`` to before ``stop``, without a native form."""
         return RecordRun(
@@ -143,7 +200,7 @@ def encode_headers(headers: Headers) -> bytes:
 
 
 def encode_runs(
-    runs: Sequence[RecordRun | SingleRecords | KeyedRecords],
+    runs: Sequence[Run],
     *,
     base_offset: int = 0,
     leader_epoch: int = -1,
@@ -162,25 +219,13 @@ def encode_runs(
     last_timestamp = base_timestamp
     delta = 0
     for run in runs:
-        values, timestamp = run.values, run.timestamp_unix_ms
+        timestamp = run.timestamp_unix_ms
         if timestamp != last_timestamp:
             lead = b"\x00" + varint(timestamp - base_timestamp)
             max_timestamp = max(max_timestamp, timestamp)
             last_timestamp = timestamp
-        if not isinstance(run, RecordRun):
-            parts += run.encoded(lead, delta)
-            delta += len(values)
-            continue
-        key, headers = nullable(run.key), run.headers
-        if len(values) == 1:
-            offset_delta, value = varint(delta), nullable(values[0])
-            record = b"".join((lead, offset_delta, key, value, headers))
-            parts.append(varint(len(record)))
-            parts.append(record)
-            delta += 1
-        else:
-            parts += encode_records(values, run.value_bytes, lead, key, headers, delta)
-            delta += len(values)
+        parts += run.encoded(lead, delta)
+        delta += len(run.values)
     batch = bytearray().join(parts)
     length = len(batch) - LENGTH_OVERHEAD_BYTES
     _COVERED.pack_into(

@@ -73,6 +73,9 @@ class KeyedRecords:
             for place in self.places(records_max=records_max, bytes_max=bytes_max)
         ]
 
+    def with_one_key(self) -> None:
+        """See ``codec.Run``."""
+
     def encoded(self, lead: bytes, first_delta: int) -> list[bytes]:
         """Return the encoded records as parts to be joined; see ``runs.encode_records``."""
         keys, values, headers = self.keys, self.values, self.headers

@@ -79,6 +79,9 @@ class SingleRecords:
             for piece in pieces_of(sizes, records_max=records_max, bytes_max=bytes_max)
         ]
 
+    def with_one_key(self) -> None:
+        """See ``codec.Run``."""
+
     def encoded(self, lead: bytes, first_delta: int) -> list[bytes]:
         """Return the encoded records as parts to be joined; see ``runs.encode_records``."""
         parts: list[bytes] = []
