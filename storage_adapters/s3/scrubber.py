@@ -33,7 +33,7 @@ _DAY_S: Final = 86_400.0
 _log = structlog.get_logger()
 
 
-class StoredBatch(NamedTuple):
+class ScrubbedBatch(NamedTuple):
     """A batch of an object, by its row."""
 
     position: int
@@ -64,7 +64,7 @@ class Scrubber:
         self._rows_of = rows_of
         self._identify = identify
         self._number = -1  # of the object that is read
-        self._pieces: deque[list[StoredBatch]] = deque()
+        self._pieces: deque[list[ScrubbedBatch]] = deque()
         self._failures = 0
         self._known: set[tuple[int, int]] = set()
         self._task: asyncio.Task[None] | None = None
@@ -162,19 +162,19 @@ class Scrubber:
                 self._pieces = deque(await asyncio.to_thread(pieces_of, rows))
 
     async def _read(
-        self, stored: StoredObject, piece: list[StoredBatch]
-    ) -> list[tuple[StoredBatch, str]]:
+        self, stored: StoredObject, piece: list[ScrubbedBatch]
+    ) -> list[tuple[ScrubbedBatch, str]]:
         """Return what is damaged of a piece."""
         start, end = piece[0].position, piece[-1].position + piece[-1].size
         key = object_key(self._config.prefix, stored.number, stored.epoch)
         self.gets += 1
 
-        def read() -> list[tuple[StoredBatch, str]]:
+        def read() -> list[tuple[ScrubbedBatch, str]]:
             return _damaged(self._bucket.get(key, start, end), piece)
 
         return await asyncio.to_thread(read)
 
-    def _note(self, stored: StoredObject, batch: StoredBatch, text: str) -> None:
+    def _note(self, stored: StoredObject, batch: ScrubbedBatch, text: str) -> None:
         place = stored.number, batch.position
         if place in self._known:
             return
@@ -204,19 +204,19 @@ class Scrubber:
         return names
 
 
-def pieces_of(rows: Rows) -> list[list[StoredBatch]]:
+def pieces_of(rows: Rows) -> list[list[ScrubbedBatch]]:
     """Return an object's batches in order of position, in pieces of at most ``GET_BYTES_MAX``.
 
     A batch of several partitions is there once; a larger batch is a piece of its own.
     """
-    batches: dict[int, StoredBatch] = {}
+    batches: dict[int, ScrubbedBatch] = {}
     for at in range(0, len(rows), ROW_STRIDE):
         place, span = rows[at + 2], rows[at + 3]
         position = place & LOW_32
-        batches[position] = StoredBatch(
+        batches[position] = ScrubbedBatch(
             position, place >> HIGH_SHIFT, span >> HIGH_SHIFT, rows[at]
         )
-    pieces: list[list[StoredBatch]] = []
+    pieces: list[list[ScrubbedBatch]] = []
     for _, batch in sorted(batches.items()):
         end = batch.position + batch.size
         if pieces and end - pieces[-1][0].position <= GET_BYTES_MAX:
@@ -226,7 +226,7 @@ def pieces_of(rows: Rows) -> list[list[StoredBatch]]:
     return pieces
 
 
-def _damaged(data: Buffer, piece: list[StoredBatch]) -> list[tuple[StoredBatch, str]]:
+def _damaged(data: Buffer, piece: list[ScrubbedBatch]) -> list[tuple[ScrubbedBatch, str]]:
     view, start = memoryview(data), piece[0].position
     found = []
     for batch in piece:

@@ -9,7 +9,7 @@ import pytest
 
 from storage_adapters.formats.footer import HIGH_SHIFT
 from storage_adapters.s3.config import S3Config
-from storage_adapters.s3.scrubber import GET_BYTES_MAX, StoredBatch, pieces_of
+from storage_adapters.s3.scrubber import GET_BYTES_MAX, ScrubbedBatch, pieces_of
 from tests.support.gateway import Gateway
 from tests.support.kafka_wire import METADATA, Connection, batch, text
 from tests.support.s3_servers import S3Server
@@ -31,7 +31,7 @@ def test_a_get_has_as_many_batches_as_fit() -> None:
     found = pieces_of(rows)
 
     assert [[one.base_offset for one in piece] for piece in found] == [[0, 1], [2]]
-    assert found[1] == [StoredBatch(64 + 2 * half, 99, 7, 2)]
+    assert found[1] == [ScrubbedBatch(64 + 2 * half, 99, 7, 2)]
 
 
 def test_a_batch_of_several_partitions_is_read_once() -> None:
