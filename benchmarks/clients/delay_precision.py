@@ -117,7 +117,7 @@ def _send(arguments: argparse.Namespace, topic: str, first_due_ms: int) -> None:
 def _paced(
     arguments: argparse.Namespace, topic: str, first_due_ms: int
 ) -> "subprocess.Popen[str]":
-    """Have them sent when they are due, by a process of its own, which this returns."""
+    """Start and return a process that sends them when they are due."""
     command = [
         *(sys.executable, "-m", "benchmarks.clients.paced_batches", "--topic", topic),
         *("--port", arguments.bootstrap.rsplit(":", 1)[1]),

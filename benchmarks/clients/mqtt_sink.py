@@ -116,7 +116,7 @@ class SinkConnection(UniformStream):
 
 
 def announce(port: int) -> None:
-    """Tell whoever started this where it listens."""
+    """Print the listening address for the parent process."""
     sys.stdout.write(f"port {port}\n")
     sys.stdout.flush()
 

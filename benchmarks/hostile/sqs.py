@@ -43,18 +43,18 @@ def deep() -> bytes:
 
 
 def wide() -> bytes:
-    """Have 800,000 keys in an object."""
+    """Return a JSON object of 800,000 keys."""
     keys = ",".join(f'"{n}":1' for n in range(_BODY_BYTES // 10))
     return _post(b"{" + keys.encode() + b"}", "SendMessage")
 
 
 def entries() -> bytes:
-    """Have 200,000 entries in a batch."""
+    """Return a batch of 200,000 entries."""
     return _post(b'{"Entries":[' + b'{"Id":"1"},' * 200_000 + b"{}]}", "SendMessageBatch")
 
 
 def numbers() -> bytes:
-    """Have four million numbers in a list that nobody asks for."""
+    """Return four million numbers in an unknown list."""
     return _post(b'{"more":[' + b"1," * (_BODY_BYTES // 2 - 10) + b"1]}", "SendMessage")
 
 
@@ -73,7 +73,7 @@ def escapes() -> bytes:
 
 
 def fields() -> bytes:
-    """Have as many parameters in a form as may be, each in eight parts."""
+    """Return the largest number of form parameters, each in eight parts."""
     body = "&".join(
         ["Action=SendMessageBatch", *(f"E.{n}.a.b.c.d.e.f=1" for n in range(4_000))]
     )
@@ -81,13 +81,13 @@ def fields() -> bytes:
 
 
 def parameters() -> bytes:
-    """Have 600,000 parameters in the form of a Query request."""
+    """Return 600,000 parameters in the form of a Query request."""
     body = "&".join(["Action=SendMessageBatch", *(f"E.{n}=1" for n in range(600_000))])
     return _post(body.encode(), "", content=_FORM)
 
 
 def headers() -> bytes:
-    """Have as many headers as fit, and more."""
+    """Return more headers than fit."""
     return _post(b"{}", "ListQueues", more="".join(f"h{n}: v\r\n" for n in range(8_000)))
 
 

@@ -42,7 +42,7 @@ class _Topic:
 
 
 class DelayState:
-    """All that waits. ``live_bytes`` are the bytes of the entries that count."""
+    """State of all delayed messages. ``live_bytes``: bytes of the live entries."""
 
     def __init__(self, now_unix_ms: int) -> None:
         self.wheel = TimingWheel(now_unix_ms)
@@ -57,7 +57,7 @@ class DelayState:
         self._log_blocks: dict[int, int] = {}  # ascending: the stream only grows at its end
 
     def loaded(self) -> None:
-        """All that was stored has been added; numbers that are added now only grow."""
+        """End the load: all stored entries were added, and later numbers only grow."""
         self._locations.tighten()
 
     def count_of(self, topic_uuid: bytes) -> int:
@@ -235,7 +235,7 @@ class DelayState:
         return sum([run.left - 1 for run in found if run and run.first >= purged_below])
 
     def settle_part(self, run: DelayedRun, count: int, location: MessageLocation) -> None:
-        """That many messages of a run do not count any more; the run itself still does.
+        """Count removed messages of a run; the run itself stays.
 
         ``settled`` is to follow when none is left.
         """

@@ -25,7 +25,7 @@ class BucketRefused(BucketUnavailable):
 
 
 class ObjectMissing(StorageUnavailable):
-    """There is no object of that key."""
+    """Missing object: no object has that key."""
 
 
 class KeyTaken(StorageUnavailable):
