@@ -1,23 +1,26 @@
-"""Contributions of protocol adapters to the kernel: internal topics and topic configs.
+"""Contributions of adapters to the kernel: internal topics, topic configs, header names.
 
 An adapter's class says what it adds in its attribute ``CONTRIBUTION``. The node collects them
 once, before the storage opens, and hands them to the managers that need them; nothing is
 registered by an import. Names belong to their adapter: internal topics begin with ``__<adapter>_``,
-topic configs with ``<adapter>.``.
+topic configs and the adapter's headers with ``<adapter>.``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gateway import registry
 from gateway.errors import GatewayError, InvalidTopicName
-from gateway.model import check_topic_name
+from gateway.model import DLQ_PREFIX, check_topic_name
 from gateway.topics.config_specs import SPECS, TopicConfigSpec
 
 KERNEL_TOPICS: Final = frozenset(
     {"__compaction", "__cursors", "__delays", "__groups", "__producers", "__queues"}
 )
+
+
+_KERNEL_PREFIXES: Final = (DLQ_PREFIX, "amqp.", "rocketmq.")  # two are for adapters to come
 
 
 class InvalidContribution(GatewayError):
@@ -60,6 +63,8 @@ class Contributions:
         self.specs: Mapping[str, TopicConfigSpec] = dict(sorted(specs.items()))
         """All topic configs: the kernel's and those that are contributed, by name."""
         self.contributed_specs: Mapping[str, TopicConfigSpec] = contributed
+        self.header_prefixes = header_prefixes(by_adapter or ())
+        """Prefixes of headers that clients cannot set: adapters store such names apart."""
 
     @classmethod
     def of(cls, adapters: Mapping[str, object]) -> "Contributions":
@@ -72,6 +77,15 @@ class Contributions:
         return name in self._internal_topics or (
             name.startswith("__") and name in built_in_topics()
         )
+
+
+def header_prefixes(adapters: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the reserved prefixes of headers: the kernel's, and ``<adapter>.`` of each adapter.
+
+    Those of built-in adapters are reserved also while they are off.
+    """
+    names = dict.fromkeys((*registry.ADAPTERS, *adapters))
+    return *_KERNEL_PREFIXES, *(f"{name}." for name in names)
 
 
 def built_in_topics() -> frozenset[str]:

@@ -13,6 +13,7 @@ from gateway.broker import Broker
 from gateway.budget import Budget
 from gateway.clock import Clock
 from gateway.config.settings import Settings
+from gateway.contributions import Contributions
 from gateway.delays.manager import Delays
 from gateway.groups.cursors import CursorManager
 from gateway.groups.manager import GroupManager
@@ -52,6 +53,7 @@ class Kernel:
     metadata: MetadataStore
     metrics: Metrics
     scrub: Scrub
+    contributions: Contributions = field(default_factory=Contributions)
     admission: Admission = field(default_factory=Admission)
     audit: Audit = field(default_factory=Audit)
     logins: LoginThrottle = field(default_factory=LoginThrottle)

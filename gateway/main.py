@@ -98,6 +98,7 @@ class _Node:
         self._settings = settings
         self._read = read
         self._clock = SystemClock()
+        self._contributions = Contributions.of(settings.adapters)
         self._stop = asyncio.Event()
         self._fault: BaseException | None = None
         self._topics: TopicManager | None = None
@@ -209,7 +210,7 @@ class _Node:
             defaults=settings.topic_defaults,
             clock=clock,
             can_compact=can_compact(storage),
-            contributions=Contributions.of(settings.adapters),
+            contributions=self._contributions,
         )
         await topics.load()
         stack.push_async_callback(topics.close)
@@ -271,6 +272,7 @@ class _Node:
             metadata=metadata,
             metrics=self._metrics,
             scrub=scrub,
+            contributions=self._contributions,
             admission=Admission(settings.listeners),
             audit=audit,
             logins=LoginThrottle(settings.auth, audit, clock),

@@ -60,8 +60,6 @@ DLQ_ATTEMPTS: Final = "dlq.attempts"
 DLQ_PROTOCOL: Final = "dlq.protocol"
 DLQ_HOPS: Final = "dlq.hops"
 DLQ_LEFT_OUT: Final = "dlq.left-out"
-RESERVED_PREFIXES: Final = ("mqtt.", DLQ_PREFIX, "kafka.", "amqp.", "sqs.", "rocketmq.")
-"""Of headers that mean something to the gateway: an attribute of such a name is stored apart."""
 TIME_DIGITS_MAX: Final = 18  # of a time in a header; whoever writes more says no time
 
 _VARINT_BITS: Final = 64

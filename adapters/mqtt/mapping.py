@@ -48,7 +48,7 @@ SteadyDeadline: TypeAlias = Callable[[int, int], int]  # of (deadline, when it w
 
 # Into the log.
 
-_Kind = tuple[bytes | None, str, int | None, bool, PublishProperties | None]
+_Kind = tuple[bytes | None, str, int | None, bool, PublishProperties | None, tuple[str, ...]]
 _blocks: dict[_Kind, bytes] = {}
 
 
@@ -74,16 +74,23 @@ def header_block(run: PublishRun, routed: RoutedTopic, client_id: str) -> bytes:
     topic = run.topic if routed.topic_header else None
     qos = run.qos if run.qos != routed.route.default_qos else None
     properties = run.properties
+    prefixes = routed.reserved_prefixes
     if run.expires_at_unix_ms:
         expires_at = (EXPIRES_AT, b"%d" % run.expires_at_unix_ms)
-        headers = headers_of(topic, client_id, qos, run.retain, properties)
+        headers = headers_of(
+            topic, client_id, qos, run.retain, properties, reserved_prefixes=prefixes
+        )
         return encode_headers([*headers, expires_at])
     # Most have none, and the hash of eight fields takes longer than all the rest.
     shown = None if properties is NO_PROPERTIES else properties
-    kind = (topic, client_id, qos, run.retain, shown)
+    kind = (topic, client_id, qos, run.retain, shown, () if shown is None else prefixes)
     block = _blocks.get(kind)
     if block is None:
-        block = encode_headers(headers_of(topic, client_id, qos, run.retain, properties))
+        block = encode_headers(
+            headers_of(
+                topic, client_id, qos, run.retain, properties, reserved_prefixes=prefixes
+            )
+        )
         if len(block) <= CACHED_BLOCK_BYTES_MAX:
             if len(_blocks) >= CACHED_BLOCKS_MAX:
                 _blocks.clear()

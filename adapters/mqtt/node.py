@@ -76,7 +76,7 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
     """Make the parts and load what was kept. Errors: as ``InternalStream.load``."""
     broker, topics, clock = kernel.broker, kernel.topics, kernel.clock
     counters = Counters()
-    routes = Routes(config)
+    routes = Routes(config, kernel.contributions.header_prefixes)
     distributor = Distributor(clock, counters)
     feeds = FeedSet(
         broker,

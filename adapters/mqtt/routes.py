@@ -5,10 +5,14 @@ from typing import Final
 from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.route_config import RouteConfig, check_routes, key_maker
 from adapters.mqtt.subscriptions.filters import matches
+from gateway.contributions import header_prefixes
 from gateway.partition import Partition
 
 CACHED_TOPICS_MAX: Final = 65_536  # of each of the two caches
 CACHED_TOPIC_BYTES_MAX: Final = 1_024  # names above it are routed each time
+
+
+BUILT_IN_PREFIXES: Final = header_prefixes()
 
 
 class RoutedTopic:
@@ -16,16 +20,25 @@ class RoutedTopic:
 
     ``route`` is that of ``log_topic``: its ``default_qos`` holds there. ``topic_header``: the key
     is not the topic's name, so records bear the header ``mqtt.topic``. ``target`` belongs to the
-    caller, who keeps there what it found for this topic (its partition).
+    caller, who keeps there what it found for this topic (its partition). ``reserved_prefixes``:
+    of names of headers that a user property cannot have.
     """
 
-    __slots__ = ("key", "log_topic", "route", "target", "topic_header")
+    __slots__ = ("key", "log_topic", "reserved_prefixes", "route", "target", "topic_header")
 
-    def __init__(self, route: RouteConfig, key: bytes, *, topic_header: bool) -> None:
+    def __init__(
+        self,
+        route: RouteConfig,
+        key: bytes,
+        *,
+        topic_header: bool,
+        reserved_prefixes: tuple[str, ...],
+    ) -> None:
         self.route = route
         self.log_topic = route.topic
         self.key = key
         self.topic_header = topic_header
+        self.reserved_prefixes = reserved_prefixes
         self.target: Partition | None = None
 
 
@@ -44,12 +57,15 @@ class _Route:
 class Routes:
     """Finds the route of a topic. Errors: ``ValueError`` for what ``check_routes`` refuses."""
 
-    def __init__(self, config: MqttConfig) -> None:
+    def __init__(
+        self, config: MqttConfig, reserved_prefixes: tuple[str, ...] = BUILT_IN_PREFIXES
+    ) -> None:
         configs = (*config.routes, config.default_route)
         check_routes(configs)
         self._routes = [_Route(one) for one in configs]
         self.are_plain = len(self._routes) == 1 and self._routes[0].key_of is str.encode
         """Whether all messages are in one topic of the log, under their topics' names."""
+        self._reserved_prefixes = reserved_prefixes
         self._qos_0: dict[bytes, RoutedTopic] = {}
         self._rest: dict[bytes, RoutedTopic] = {}
 
@@ -82,7 +98,10 @@ class Routes:
         route = next((one for one in special if matches(one.topic_filter, text)), last)
         key = route.key_of(text)
         found = RoutedTopic(
-            route.for_rest if qos else route.for_qos_0, key, topic_header=key != topic
+            route.for_rest if qos else route.for_qos_0,
+            key,
+            topic_header=key != topic,
+            reserved_prefixes=self._reserved_prefixes,
         )
         if len(topic) <= CACHED_TOPIC_BYTES_MAX:
             cache = self._rest if qos else self._qos_0

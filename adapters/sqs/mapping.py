@@ -34,6 +34,7 @@ from adapters.sqs.message_attributes import (
     size_bytes,
 )
 from adapters.sqs.text import to_text
+from gateway.contributions import header_prefixes
 from gateway.model import (
     DEDUP_ID,
     DELIVER_AT,
@@ -41,7 +42,6 @@ from gateway.model import (
     DLQ_SOURCE_TOPIC,
     EXPIRES_AT,
     MESSAGE_ID,
-    RESERVED_PREFIXES,
     Record,
 )
 from gateway.records.codec import encode_headers
@@ -63,6 +63,7 @@ BASE64: Final = b"base64"
 NULL: Final = b"null"
 
 # Headers of the gateway, which a sender's attributes must not set.
+BUILT_IN_PREFIXES: Final = header_prefixes()
 RESERVED: Final = frozenset({MESSAGE_ID, DEDUP_ID, DELIVER_AT, EXPIRES_AT})
 
 CACHED_BLOCKS_MAX: Final = 1_024
@@ -98,7 +99,7 @@ def _before_dedup_id(sender: str) -> bytes:
     return encode_headers([*headers_of({}, sender=sender), (DEDUP_ID, b"")])[: -len(_EMPTY)]
 
 
-def headers_of(
+def headers_of(  # noqa: PLR0913 - one argument per header
     attributes: Mapping[str, MessageAttribute],
     *,
     sender: str = "",
@@ -106,10 +107,16 @@ def headers_of(
     dedup_id: str | None = None,
     deliver_at_unix_ms: int | None = None,
     message_id: str | None = None,
+    reserved_prefixes: tuple[str, ...] = BUILT_IN_PREFIXES,
 ) -> list[Header]:
     """Return the headers of a message: its attributes in order, then the known headers."""
     headers: list[Header] = [
-        (USER_PREFIX + name if _is_reserved(name) else name, attribute.value)
+        (
+            USER_PREFIX + name
+            if name in RESERVED or name.startswith(reserved_prefixes)
+            else name,
+            attribute.value,
+        )
         for name, attribute in attributes.items()
     ]
     types = {
@@ -127,10 +134,6 @@ def headers_of(
     )
     headers += [header for header in known if header[1] is not None]
     return headers
-
-
-def _is_reserved(name: str) -> bool:
-    return name in RESERVED or name.startswith(RESERVED_PREFIXES)
 
 
 # --- out of the log

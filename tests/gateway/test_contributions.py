@@ -72,6 +72,12 @@ def test_a_contribution_that_cannot_be_used_is_refused(
     assert words in str(caught.value)
 
 
+def test_each_adapter_has_headers_that_clients_cannot_set() -> None:
+    built_in = {"dlq.", "kafka.", "mqtt.", "sqs.", "amqp.", "rocketmq."}
+    assert set(Contributions().header_prefixes) == built_in
+    assert set(Contributions({"lines": LINES}).header_prefixes) == built_in | {"lines."}
+
+
 async def test_an_internal_topic_is_its_adapters_alone(metadata: MetadataStore) -> None:
     topics = await topics_of(metadata)
     with pytest.raises(InvalidTopicName, match="reserved for internal use"):

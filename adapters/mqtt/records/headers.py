@@ -17,7 +17,6 @@ from gateway.model import (
     DELIVER_AT,
     EXPIRES_AT,
     MQTT_TOPIC,
-    RESERVED_PREFIXES,
     VARINT_CONTINUES,
     ZIGZAG,
     read_varint,
@@ -66,8 +65,13 @@ def headers_of(
     qos: int | None,
     retain: bool,  # noqa: FBT001 - the fields of a kind, in order
     properties: PublishProperties,
+    *,
+    reserved_prefixes: tuple[str, ...],
 ) -> list[Header]:
-    """Return the headers in their order; what is absent, or the default, is left out."""
+    """Return the headers in their order; what is absent, or the default, is left out.
+
+    User properties whose names are reserved, or begin so, are stored apart.
+    """
     content_type, reply_to = properties.content_type, properties.response_topic
     payload_format = properties.payload_format_indicator
     known: tuple[Header, ...] = (
@@ -82,7 +86,7 @@ def headers_of(
     )
     headers = [header for header in known if header[1] is not None]
     for name, value in properties.user_properties:
-        is_reserved = name in RESERVED or name.startswith(RESERVED_PREFIXES)
+        is_reserved = name in RESERVED or name.startswith(reserved_prefixes)
         headers.append((USER_PREFIX + name if is_reserved else name, value.encode()))
     return headers
 

@@ -124,7 +124,7 @@ def prepare(
             f"{rules.message_bytes_max} bytes."
         )
     outgoing.dedup_id = _dedup_id(entry, rules, body)
-    _set_headers(outgoing, _delay_s(entry, rules), sender, now_unix_ms)
+    _set_headers(outgoing, _delay_s(entry, rules), sender, now_unix_ms, rules)
     return outgoing
 
 
@@ -215,7 +215,11 @@ def _delay_s(entry: Params, rules: QueueRules) -> int | None:
 
 
 def _set_headers(
-    outgoing: OutgoingMessage, delay_s: int | None, sender: str, now_unix_ms: int
+    outgoing: OutgoingMessage,
+    delay_s: int | None,
+    sender: str,
+    now_unix_ms: int,
+    rules: QueueRules,
 ) -> None:
     """Set the headers, and the delivery time of a message with its own delay.
 
@@ -242,6 +246,7 @@ def _set_headers(
         dedup_id=outgoing.dedup_id,
         deliver_at_unix_ms=visible_unix_ms,
         message_id=outgoing.message_id or None,
+        reserved_prefixes=rules.reserved_prefixes,
     )
     outgoing.headers = encode_headers(headers)
 

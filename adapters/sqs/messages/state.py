@@ -32,10 +32,14 @@ class _QueueState:
 
     __slots__ = ("receipts", "row", "rules")
 
-    def __init__(self, queue: "Queue", secret: bytes) -> None:
+    def __init__(
+        self, queue: "Queue", secret: bytes, reserved_prefixes: tuple[str, ...]
+    ) -> None:
         self.row = queue.row
         self.receipts = ReceiptHandles(secret, queue.topic.uuid)
-        self.rules = parse_rules(queue.name.name, queue.attributes, queue.settings.delay_ms)
+        self.rules = parse_rules(
+            queue.name.name, queue.attributes, queue.settings.delay_ms, reserved_prefixes
+        )
 
 
 class MessageState:
@@ -68,7 +72,9 @@ class MessageState:
     def _state_of(self, queue: "Queue") -> _QueueState:
         state = self._states.get(queue.topic.uuid)
         if state is None or state.row is not queue.row:  # a change makes another row
-            state = self._states[queue.topic.uuid] = _QueueState(queue, self._secret)
+            state = self._states[queue.topic.uuid] = _QueueState(
+                queue, self._secret, self._kernel.contributions.header_prefixes
+            )
         return state
 
     def window_of(self, queue: "Queue") -> DeduplicationWindow:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from adapters.sqs.mapping import MESSAGE_BYTES_MAX, MS_PER_S
+from adapters.sqs.mapping import BUILT_IN_PREFIXES, MESSAGE_BYTES_MAX, MS_PER_S
 
 FIFO_SUFFIX: Final = ".fifo"
 _PREFIX: Final = "sqs."
@@ -19,9 +19,16 @@ class QueueRules(NamedTuple):
     dedup_by_group: bool = False
     receive_wait_ms: int = 0
     delay_ms: int = 0
+    reserved_prefixes: tuple[str, ...] = BUILT_IN_PREFIXES
+    """Prefixes of headers; message attributes of such names are stored apart."""
 
 
-def parse_rules(name: str, attributes: Mapping[str, str], delay_ms: int) -> QueueRules:
+def parse_rules(
+    name: str,
+    attributes: Mapping[str, str],
+    delay_ms: int,
+    reserved_prefixes: tuple[str, ...] = BUILT_IN_PREFIXES,
+) -> QueueRules:
     """Return the rules of a queue; attributes that are not set have SQS's defaults."""
     get = attributes.get
     return QueueRules(
@@ -31,4 +38,5 @@ def parse_rules(name: str, attributes: Mapping[str, str], delay_ms: int) -> Queu
         dedup_by_group=get(_PREFIX + "DeduplicationScope") == "messageGroup",
         receive_wait_ms=int(get(_PREFIX + "ReceiveMessageWaitTimeSeconds", 0)) * MS_PER_S,
         delay_ms=delay_ms,
+        reserved_prefixes=reserved_prefixes,
     )

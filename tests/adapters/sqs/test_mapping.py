@@ -110,6 +110,14 @@ def test_reserved_name_is_kept_apart_and_shown_as_it_was(name: str) -> None:
     assert shown(tuple(headers)) == {name: ("String", b"mine")}
 
 
+def test_header_prefixes_of_other_adapters_are_reserved() -> None:
+    attributes = {name: MessageAttribute("String", b"mine") for name in ("lines.x", "mqtt.y")}
+
+    headers = headers_of(attributes, reserved_prefixes=("lines.",))
+
+    assert headers == [("sqs.user.lines.x", b"mine"), ("mqtt.y", b"mine")]
+
+
 def test_what_the_gateway_says_of_a_message_is_no_attribute() -> None:
     stored = read_headers(
         (

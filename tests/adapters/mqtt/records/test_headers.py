@@ -38,6 +38,20 @@ def published(topic: bytes, payload: bytes, **fields: Any) -> Record:
     return record
 
 
+def test_header_prefixes_of_other_adapters_are_reserved() -> None:
+    user_properties = (("lines.x", "1"), ("line.x", "2"))
+    run = PublishRun(b"a", [b""], properties=PublishProperties(user_properties=user_properties))
+    blocks = [
+        decode_batch(encode_runs([record_run(run, routes.find(b"a", 1), "", NOW_UNIX_MS)]))
+        for routes in (Routes(MqttConfig(), ("lines.",)), Routes(MqttConfig()))
+    ]
+    names = [[name for name, _ in record.headers] for (record,) in blocks]
+    assert [one[-2:] for one in names] == [
+        ["mqtt.user.lines.x", "line.x"],
+        ["lines.x", "line.x"],
+    ]
+
+
 def of_properties(**fields: Any) -> list[tuple[str, bytes | None]]:
     """Return the headers that properties make, but the one that is always there."""
     record = published(b"a", b"", properties=PublishProperties(**fields))
