@@ -7,6 +7,7 @@ from functools import partial
 from adapters.mqtt.access.client_access import Access, principal_of
 from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.contribution import INBOUND_TOPIC, SESSIONS_TOPIC, SHARES_TOPIC
+from adapters.mqtt.counters import Counters
 from adapters.mqtt.delivery.distributor import Distributor
 from adapters.mqtt.delivery.exact_denials import ExactDenials
 from adapters.mqtt.publishing.mixed_topics import MixedTopicPublisher
@@ -22,8 +23,7 @@ from adapters.mqtt.sessions.registry import Sessions
 from adapters.mqtt.sessions.session_context import SessionContext
 from adapters.mqtt.sessions.store import SessionStore
 from adapters.mqtt.shared_subscriptions.lanes import ROOM_BYTES
-from adapters.mqtt.statistics.counters import Counters
-from adapters.mqtt.statistics.sys_publisher import SysPublisher
+from adapters.mqtt.sys_topics.publisher import SysPublisher
 from adapters.mqtt.wire import Will
 from gateway.auth.login_throttle import LoginThrottle
 from gateway.auth.ports import Authenticator, Authorizer

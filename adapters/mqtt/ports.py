@@ -10,9 +10,9 @@ from typing import Literal, Protocol, TypeAlias
 
 from adapters.mqtt.access.client_access import ClientAccess
 from adapters.mqtt.config import MqttConfig
+from adapters.mqtt.counters import Counters
 from adapters.mqtt.inflight.outbox import Inflight, Outbox
 from adapters.mqtt.records.mixed_topic_batch import MixedTopicBatch
-from adapters.mqtt.statistics.counters import Counters
 from adapters.mqtt.subscriptions.ended import EndedSubscription, EndedSubscriptions
 from adapters.mqtt.subscriptions.subscription import Subscription
 from adapters.mqtt.subscriptions.trie import Match, SubscriptionTrie

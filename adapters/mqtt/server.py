@@ -12,8 +12,8 @@ from adapters.mqtt.connection.connection import MqttConnection
 from adapters.mqtt.contribution import CONTRIBUTION
 from adapters.mqtt.errors import ReasonCode
 from adapters.mqtt.handlers import TABLES
+from adapters.mqtt.metrics import register_metrics
 from adapters.mqtt.node import Node, open_node
-from adapters.mqtt.statistics.metrics import register_metrics
 from gateway.config.base import Address, ListenerConfig
 from gateway.connection import Connection
 from gateway.kernel import Endpoint, Kernel

@@ -6,11 +6,11 @@ beside the cached matches; a run then costs a look-up, and a write for each rece
 
 from typing import Final
 
+from adapters.mqtt.counters import Counters
 from adapters.mqtt.delivery.at_most_once import is_held_back, send_fitting, send_once
 from adapters.mqtt.delivery.ended_index import EndedIndex
 from adapters.mqtt.delivery.publish_forms import form_of
 from adapters.mqtt.ports import FeedPort, GroupPort, SessionPort, Subscriber, SubscriberMatch
-from adapters.mqtt.statistics.counters import Counters
 from adapters.mqtt.subscriptions.trie import MatchSet, SubscriptionTrie
 from adapters.mqtt.wire import MixedTopicPublishes, PublishRun, Version
 from features.expiry import remaining_s

@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Final
 
 from adapters.mqtt.codec import encode_acks
+from adapters.mqtt.counters import Counters
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
 from adapters.mqtt.packets.refusal_packets import ACK_CODES, encode_refusal, within
 from adapters.mqtt.ports import SessionPort
@@ -17,7 +18,6 @@ from adapters.mqtt.publishing.mixed_topics import MixedTopicPublisher
 from adapters.mqtt.publishing.ports import PublishingConnection
 from adapters.mqtt.publishing.publishing import EXACTLY_ONCE, Publishing
 from adapters.mqtt.session import InboundAliases, InboundWindow, without_alias
-from adapters.mqtt.statistics.counters import Counters
 from adapters.mqtt.wire import (
     NO_PROPERTIES,
     AckRun,

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from itertools import repeat
 
 from adapters.mqtt.access.client_access import ClientAccess
+from adapters.mqtt.counters import Counters
 from adapters.mqtt.delivery.distributor import Distributor
 from adapters.mqtt.mapping import header_block
 from adapters.mqtt.publishing.publishing import OnPublished
 from adapters.mqtt.reading.feed_set import FeedSet
 from adapters.mqtt.retained.store import RetainedStore
 from adapters.mqtt.routes import RoutedTopic, Routes
-from adapters.mqtt.statistics.counters import Counters
 from adapters.mqtt.wire import MixedTopicPublishes
 from gateway.clock import Clock
 from gateway.coalescer import BATCH_RECORDS_MAX, Coalescer, Part, batch_bytes_max

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from adapters.mqtt.access.client_access import Access
+from adapters.mqtt.counters import Counters
 from adapters.mqtt.mapping import header_block
 from adapters.mqtt.packets.delayed_topics import DELAYED_PREFIX
 from adapters.mqtt.packets.publish_codec import Likeness
@@ -24,7 +25,6 @@ from adapters.mqtt.reading.feed_set import FeedSet
 from adapters.mqtt.records.one_in_flight_messages import OneInFlightMessages
 from adapters.mqtt.routes import Routes
 from adapters.mqtt.session import State
-from adapters.mqtt.statistics.counters import Counters
 from adapters.mqtt.wire import Packet, PublishRun
 from gateway.clock import Clock
 from gateway.coalescer import BATCH_RECORDS_MAX, Coalescer, batch_bytes_max

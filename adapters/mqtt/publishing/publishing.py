@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 
 from adapters.mqtt.access.client_access import ClientAccess
+from adapters.mqtt.counters import Counters
 from adapters.mqtt.delivery.distributor import Distributor
 from adapters.mqtt.errors import ReasonCode
 from adapters.mqtt.mapping import record_run
@@ -20,7 +21,6 @@ from adapters.mqtt.ports import SessionPort
 from adapters.mqtt.reading.feed_set import FeedSet
 from adapters.mqtt.retained.store import RetainedStore
 from adapters.mqtt.routes import Routes
-from adapters.mqtt.statistics.counters import Counters
 from adapters.mqtt.wire import PublishRun, Will
 from features.expiry import NEVER
 from gateway.broker import Broker

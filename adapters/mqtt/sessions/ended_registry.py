@@ -4,9 +4,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final
 
+from adapters.mqtt.counters import Counters
 from adapters.mqtt.delivery.ended_index import EndedIndex
 from adapters.mqtt.ports import SessionPort
-from adapters.mqtt.statistics.counters import Counters
 from adapters.mqtt.subscriptions.ended import EndedSubscription, EndedSubscriptions
 from adapters.mqtt.subscriptions.subscription import Subscription
 

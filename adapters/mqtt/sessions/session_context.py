@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 
 from adapters.mqtt.config import MqttConfig
+from adapters.mqtt.counters import Counters
 from adapters.mqtt.delivery.distributor import Distributor
 from adapters.mqtt.ports import Follower, GroupPort, SessionConnection, SessionPort
 from adapters.mqtt.reading.feed_set import FeedSet
@@ -25,7 +26,6 @@ from adapters.mqtt.sessions.subscribing import Subscribing
 from adapters.mqtt.shared_subscriptions.groups import ShareGroup
 from adapters.mqtt.shared_subscriptions.lanes import ShareLanes
 from adapters.mqtt.shared_subscriptions.returned import Returning
-from adapters.mqtt.statistics.counters import Counters
 from adapters.mqtt.subscriptions.filters import filter_bytes
 from adapters.mqtt.subscriptions.subscription import Subscription
 from gateway.clock import Clock

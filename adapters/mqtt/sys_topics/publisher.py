@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from importlib.metadata import version
 
+from adapters.mqtt.counters import Counters
 from adapters.mqtt.delivery.distributor import Distributor
 from adapters.mqtt.retained.store import RetainedStore
 from adapters.mqtt.sessions.registry import Sessions
-from adapters.mqtt.statistics.counters import Counters
-from adapters.mqtt.statistics.sys_topics import SysTopics, Totals
+from adapters.mqtt.sys_topics.values import SysTopics, Totals
 from adapters.mqtt.wire import PublishRun
 from gateway.clock import Clock
 from gateway.listener import Listener

@@ -2,7 +2,7 @@
 
 from dataclasses import fields, replace
 
-from adapters.mqtt.statistics.sys_topics import VALUES_MAX, SysTopics, Totals
+from adapters.mqtt.sys_topics.values import VALUES_MAX, SysTopics, Totals
 
 NOTHING = Totals(**{field.name: 0 for field in fields(Totals)})
 
