@@ -17,55 +17,32 @@ occurrence of a partition in a request is refused, because its sequences cannot 
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol
 
-from adapters.kafka.access.authorization import topic_for
-from adapters.kafka.codec import TopicRef
 from adapters.kafka.codecs.produce_codec import (
-    ProducedPartition,
-    ProducedResult,
     ProduceRequest,
     decode_produce_request,
     encode_produce_response,
 )
-from adapters.kafka.errors import ErrorCode, code_of
-from adapters.kafka.node.large_requests import (
-    join_slices,
-    topic_slices,
-    yield_to_loop,
+from adapters.kafka.node.large_requests import topic_slices, yield_to_loop
+from adapters.kafka.producing.batch_appends import Outcomes, append_batches
+from adapters.kafka.producing.produce_results import (
+    InvalidAcks,
+    check_without_reply,
+    encode_slices,
+    produce_results,
 )
 from adapters.kafka.session import Session
-from gateway.auth.ports import Operation
-from gateway.delays.split import Split, split
-from gateway.errors import (
-    GatewayError,
-    InvalidRecord,
-    InvalidRequest,
-    PeerError,
-    TopicNotFound,
-    Unauthorized,
-    UnsupportedCompression,
-    as_value,
-)
+from gateway.errors import GatewayError, Unauthorized
 from gateway.futures import set_result_if_pending
-from gateway.model import COMPRESSION_MASK
 from gateway.partition import Partition
-from gateway.records.checks import ZSTD
-from gateway.topics.manager import Topic
-from gateway.writer import Duplicate, Write
 
 API_KEY: Final = 0
 VERSIONS: Final = range(3, 14)
-ZSTD_FROM: Final = 7
 
 decode = decode_produce_request
-
-Taken = Write | Duplicate | Split
-Outcome = Taken | GatewayError
-Topics = Sequence[tuple[TopicRef, Sequence[ProducedPartition]]]
-Outcomes = list[tuple[TopicRef, list[tuple[int, Outcome]]]]
 
 
 class ProduceReply(Protocol):
@@ -87,7 +64,7 @@ def handle(
     """Append the valid batches of the request; respond when they are durable."""
     outcomes: Outcomes = []
     done = partial(reply.guard, _answer, outcomes, version, request.acks, reply)
-    _append(session, request.topics, _refusal(request), version, outcomes, (), done)
+    append_batches(session, request.topics, _refusal(request), version, outcomes, (), done)
 
 
 async def handle_large(
@@ -102,7 +79,7 @@ async def handle_large(
         outcomes: Outcomes = []
         kept: asyncio.Future[GatewayError | None] = loop.create_future()
         parts.append((outcomes, kept))
-        _append(
+        append_batches(
             session,
             topics,
             refusal,
@@ -122,72 +99,13 @@ async def handle_large(
     parts.clear()
     if request.acks == 0:
         for outcomes, failure in done:
-            _check_silent(outcomes, failure)
+            check_without_reply(outcomes, failure)
         reply(None)
         return
     reply(
         await session.node.large_request_thread.run(
-            _encode_parts, version, request.topics, done
+            encode_slices, version, request.topics, done
         )
-    )
-
-
-def _append(  # noqa: PLR0913, PLR0917 - a part of a request, and what came before it
-    session: Session,
-    topics: Topics,
-    refusal: GatewayError | None,
-    version: int,
-    outcomes: Outcomes,
-    seen: Collection[Partition],
-    done: Callable[[GatewayError | None], None],
-) -> None:
-    """Append the valid batches of some topics atomically.
-
-    ``outcomes`` receives the outcome of each batch. ``seen``: partitions of earlier slices of the
-    request. ``done`` is called when all batches are durable, or there is none to append.
-    """
-    taken: dict[Partition, Taken] = {}
-    for ref, partitions in topics:
-        topic = refusal or _topic(session, ref)
-        if isinstance(topic, GatewayError):
-            outcomes.append((ref, [(number, topic) for number, _ in partitions]))
-        else:
-            results = [
-                (number, _take(session, topic, number, batch, version, seen, taken))
-                for number, batch in partitions
-            ]
-            outcomes.append((ref, results))
-    broker = session.node.broker
-    writes = [outcome for outcome in taken.values() if isinstance(outcome, Write)]
-    splits = [outcome for outcome in taken.values() if isinstance(outcome, Split)]
-    if splits:
-        writes += [write for one in splits for write in one.writes]
-        done = partial(_end_splits, splits, done)
-    if writes:
-        try:
-            broker.append(writes, done)
-        except GatewayError as error:
-            done(as_value(error))
-    elif any(_is_pending(outcome) for outcome in taken.values()):
-        broker.after_pending(done)
-    else:
-        done(None)
-
-
-def _end_splits(
-    splits: list[Split],
-    done: Callable[[GatewayError | None], None],
-    failure: GatewayError | None,
-) -> None:
-    """End the splits, so that delayed records are counted even if the connection has ended."""
-    for one in splits:
-        one.done(failure)
-    done(failure)
-
-
-def _is_pending(outcome: Taken) -> bool:
-    return (
-        isinstance(outcome, Duplicate) and outcome.end_offset > outcome.partition.high_watermark
     )
 
 
@@ -199,56 +117,6 @@ def _refusal(request: ProduceRequest) -> GatewayError | None:
     return None
 
 
-class InvalidAcks(GatewayError):
-    """The request's acks is none of 0, 1 and -1 (all)."""
-
-
-def _topic(session: Session, ref: TopicRef) -> Topic | GatewayError:
-    try:
-        topic = topic_for(session, ref, Operation.WRITE)
-    except GatewayError as error:
-        return as_value(error)
-    if topic.is_internal:
-        return TopicNotFound(f"{topic.name.name} is the gateway's own")
-    return topic
-
-
-def _take(  # noqa: PLR0913, PLR0917 - a partition's part of the request, and what came before
-    session: Session,
-    topic: Topic,
-    number: int,
-    batch: memoryview | None,
-    version: int,
-    seen: Collection[Partition],
-    taken: dict[Partition, Taken],
-) -> Outcome:
-    """Check one batch and return its outcome; a valid one is added to ``taken``."""
-    broker = session.node.broker
-    try:
-        partition = broker.partition(topic, number)
-        if partition in taken or partition in seen:
-            return InvalidRequest(f"partition {number} of {topic.name.name} is named twice")
-        if batch is None:
-            return InvalidRecord("no records")
-        outcome: Taken = broker.prepare(partition, batch)
-    except GatewayError as error:
-        return as_value(error)
-    if (
-        version < ZSTD_FROM
-        and isinstance(outcome, Write)
-        and outcome.header.attributes & COMPRESSION_MASK == ZSTD
-    ):
-        return UnsupportedCompression("zstd needs Produce version 7")
-    if isinstance(outcome, Write) and topic.settings.delays:
-        try:
-            node = session.node
-            outcome = split(outcome, node.delays, node.clock.unix_ms()) or outcome
-        except GatewayError as error:
-            return as_value(error)
-    taken[partition] = outcome
-    return outcome
-
-
 def _answer(
     outcomes: Outcomes,
     version: int,
@@ -257,64 +125,7 @@ def _answer(
     failure: GatewayError | None,
 ) -> None:
     if acks == 0:
-        _check_silent(outcomes, failure)
+        check_without_reply(outcomes, failure)
         reply(None)
         return
-    reply(encode_produce_response(version, _results(outcomes, failure)))
-
-
-def _results(
-    outcomes: Outcomes, failure: GatewayError | None
-) -> list[tuple[TopicRef, list[ProducedResult]]]:
-    return [
-        (ref, [_result(number, outcome, failure) for number, outcome in results])
-        for ref, results in outcomes
-    ]
-
-
-def _encode_parts(
-    version: int, topics: Topics, done: list[tuple[Outcomes, GatewayError | None]]
-) -> bytes:
-    """Encode the response, in a thread; outcomes are freed slice by slice, not all at once."""
-    results = []
-    for outcomes, failure in done:
-        results.append(_results(outcomes, failure))
-        outcomes.clear()
-    return encode_produce_response(version, join_slices(topics, results))
-
-
-def _check_silent(outcomes: Outcomes, failure: GatewayError | None) -> None:
-    """Raise ``PeerError`` if a request with acks=0 failed: closing is the only error signal."""
-    errors = [o for _, results in outcomes for _, o in results if isinstance(o, GatewayError)]
-    if failure is not None:
-        errors.append(failure)
-    if errors:
-        msg = f"produce with acks=0 failed: {type(errors[0]).__name__}: {errors[0]}"
-        raise PeerError(msg)
-
-
-def _result(number: int, outcome: Outcome, failure: GatewayError | None) -> ProducedResult:
-    if isinstance(outcome, GatewayError):
-        return ProducedResult(number, _code(outcome), -1, -1, -1, str(outcome) or None)
-    if failure is not None:
-        return ProducedResult(number, _code(failure), -1, -1, -1, str(failure) or None)
-    partition = outcome.partition
-    if isinstance(outcome, Split):
-        return ProducedResult(number, ErrorCode.NONE, -1, -1, partition.log_start_offset, None)
-    append_time_ms = -1
-    if partition.topic.settings.log_append_time and isinstance(outcome, Write):
-        append_time_ms = outcome.header.max_timestamp_unix_ms
-    return ProducedResult(
-        number,
-        ErrorCode.NONE,
-        outcome.base_offset,
-        append_time_ms,
-        partition.log_start_offset,
-        None,
-    )
-
-
-def _code(error: GatewayError) -> ErrorCode:
-    if isinstance(error, InvalidAcks):
-        return ErrorCode.INVALID_REQUIRED_ACKS
-    return code_of(error)
+    reply(encode_produce_response(version, produce_results(outcomes, failure)))

@@ -154,7 +154,7 @@ def uvarint(value: int) -> bytes:
 
 WORK = {
     FETCH: ("fetching.pending_fetch", "topic_for"),
-    PRODUCE: ("handlers.produce", "topic_for"),
+    PRODUCE: ("producing.batch_appends", "topic_for"),
     METADATA: ("handlers.metadata", "_find"),
     OFFSET_FETCH: ("handlers.offset_fetch", "topic_for"),
     OFFSET_COMMIT: ("handlers.offset_commit", "topic_for"),

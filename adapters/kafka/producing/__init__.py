@@ -1,0 +1,1 @@
+"""Produce requests: appends of their batches, and results."""

@@ -1,0 +1,138 @@
+"""Appends of the batches of a Produce request: checks, one atomic append, and outcomes."""
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Final
+
+from adapters.kafka.access.authorization import topic_for
+from adapters.kafka.codec import TopicRef
+from adapters.kafka.codecs.produce_codec import ProducedPartition
+from adapters.kafka.session import Session
+from gateway.auth.ports import Operation
+from gateway.delays.split import Split, split
+from gateway.errors import (
+    GatewayError,
+    InvalidRecord,
+    InvalidRequest,
+    TopicNotFound,
+    UnsupportedCompression,
+    as_value,
+)
+from gateway.model import COMPRESSION_MASK
+from gateway.partition import Partition
+from gateway.records.checks import ZSTD
+from gateway.topics.manager import Topic
+from gateway.writer import Duplicate, Write
+
+ZSTD_FROM: Final = 7
+
+Taken = Write | Duplicate | Split
+Outcome = Taken | GatewayError
+Topics = Sequence[tuple[TopicRef, Sequence[ProducedPartition]]]
+Outcomes = list[tuple[TopicRef, list[tuple[int, Outcome]]]]
+"""Outcome of each batch, by partition and topic, in the order of the request."""
+
+
+def append_batches(  # noqa: PLR0913, PLR0917 - a part of a request, and what came before it
+    session: Session,
+    topics: Topics,
+    refusal: GatewayError | None,
+    version: int,
+    outcomes: Outcomes,
+    seen: Collection[Partition],
+    done: Callable[[GatewayError | None], None],
+) -> None:
+    """Append the valid batches of some topics atomically.
+
+    ``outcomes`` receives the outcome of each batch. ``seen``: partitions of earlier slices of the
+    request. ``done`` is called when all batches are durable, or there is none to append.
+    """
+    taken: dict[Partition, Taken] = {}
+    for ref, partitions in topics:
+        topic = refusal or _topic(session, ref)
+        if isinstance(topic, GatewayError):
+            outcomes.append((ref, [(number, topic) for number, _ in partitions]))
+        else:
+            results = [
+                (number, _check_batch(session, topic, number, batch, version, seen, taken))
+                for number, batch in partitions
+            ]
+            outcomes.append((ref, results))
+    broker = session.node.broker
+    writes = [outcome for outcome in taken.values() if isinstance(outcome, Write)]
+    splits = [outcome for outcome in taken.values() if isinstance(outcome, Split)]
+    if splits:
+        writes += [write for one in splits for write in one.writes]
+        done = partial(_end_splits, splits, done)
+    if writes:
+        try:
+            broker.append(writes, done)
+        except GatewayError as error:
+            done(as_value(error))
+    elif any(_is_pending(outcome) for outcome in taken.values()):
+        broker.after_pending(done)
+    else:
+        done(None)
+
+
+def _end_splits(
+    splits: list[Split],
+    done: Callable[[GatewayError | None], None],
+    failure: GatewayError | None,
+) -> None:
+    """End the splits, so that delayed records are counted even if the connection has ended."""
+    for one in splits:
+        one.done(failure)
+    done(failure)
+
+
+def _is_pending(outcome: Taken) -> bool:
+    return (
+        isinstance(outcome, Duplicate) and outcome.end_offset > outcome.partition.high_watermark
+    )
+
+
+def _topic(session: Session, ref: TopicRef) -> Topic | GatewayError:
+    try:
+        topic = topic_for(session, ref, Operation.WRITE)
+    except GatewayError as error:
+        return as_value(error)
+    if topic.is_internal:
+        return TopicNotFound(f"{topic.name.name} is the gateway's own")
+    return topic
+
+
+def _check_batch(  # noqa: PLR0913, PLR0917 - a partition's part of the request, and what came before
+    session: Session,
+    topic: Topic,
+    number: int,
+    batch: memoryview | None,
+    version: int,
+    seen: Collection[Partition],
+    taken: dict[Partition, Taken],
+) -> Outcome:
+    """Check one batch and return its outcome; a valid one is added to ``taken``."""
+    broker = session.node.broker
+    try:
+        partition = broker.partition(topic, number)
+        if partition in taken or partition in seen:
+            return InvalidRequest(f"partition {number} of {topic.name.name} is named twice")
+        if batch is None:
+            return InvalidRecord("no records")
+        outcome: Taken = broker.prepare(partition, batch)
+    except GatewayError as error:
+        return as_value(error)
+    if (
+        version < ZSTD_FROM
+        and isinstance(outcome, Write)
+        and outcome.header.attributes & COMPRESSION_MASK == ZSTD
+    ):
+        return UnsupportedCompression("zstd needs Produce version 7")
+    if isinstance(outcome, Write) and topic.settings.delays:
+        try:
+            node = session.node
+            outcome = split(outcome, node.delays, node.clock.unix_ms()) or outcome
+        except GatewayError as error:
+            return as_value(error)
+    taken[partition] = outcome
+    return outcome
