@@ -116,7 +116,7 @@ class Scrubber:
             try:
                 await self.step()
             except StorageUnavailable as error:
-                self._put_off(error)
+                self._note_failure(error)
             except Exception as error:  # noqa: BLE001 - ours; the next object may be read
                 _log.error("a scrub failed", error=repr(error), exc_info=error)
                 self._pieces.clear()
@@ -141,7 +141,7 @@ class Scrubber:
         for batch, text in faults:
             self._note(stored, batch, text)
 
-    def _put_off(self, error: StorageUnavailable) -> None:
+    def _note_failure(self, error: StorageUnavailable) -> None:
         """Read the piece again at the next step, or, where that fails too, the next object."""
         self._failures += 1
         _log.warning("a piece of the bucket cannot be read by the scrub", error=str(error))
