@@ -22,7 +22,8 @@ from gateway.errors import (
 )
 from gateway.model import HEADER_BYTES, TIMESTAMP_TYPE_MASK, parse_batch_header
 from gateway.partition import Partition, Write
-from gateway.records.codec import RecordRun, Run, encode_runs
+from gateway.records.codec import encode_runs
+from gateway.records.record_run import RecordRun, Run
 from gateway.storage import OnDone
 from gateway.topics.manager import Topic
 

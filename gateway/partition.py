@@ -10,7 +10,7 @@ from gateway.storage import Bounds
 from gateway.topics.index import Topic
 
 if TYPE_CHECKING:
-    from gateway.records.codec import RecordRun
+    from gateway.records.record_run import RecordRun
 
 
 class Appended(Protocol):

@@ -18,8 +18,9 @@ from gateway.coalescer import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, Coalescer, Par
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.model import DEFAULT_NAMESPACE, TopicName, parse_batch_header
 from gateway.partition import Partition
-from gateway.records.codec import NO_HEADERS, RecordRun, iter_records
+from gateway.records.codec import NO_HEADERS, iter_records
 from gateway.records.keyed import KeyedRecords
+from gateway.records.record_run import RecordRun
 from gateway.storage import OnDone
 from gateway.topics.manager import TopicManager
 

@@ -40,8 +40,9 @@ from gateway.model import (
     Buffer,
     parse_batch_header,
 )
-from gateway.records.codec import DECOMPRESSED_BYTES_MAX, RecordRun, encode_headers
+from gateway.records.codec import DECOMPRESSED_BYTES_MAX, encode_headers
 from gateway.records.compression import decompress
+from gateway.records.record_run import RecordRun
 
 SteadyDeadline: TypeAlias = Callable[[int, int], int]  # of (deadline, when it was made)
 

@@ -32,7 +32,7 @@ from gateway.model import (
     parse_batch_header,
     read_varint,
 )
-from gateway.records.codec import RECORD_OVERHEAD_BYTES
+from gateway.records.record_run import RECORD_OVERHEAD_BYTES
 from gateway.records.runs import SMALL, SMALL_MAX, nullable, varint
 
 RecordBody = tuple[int, bytes]  # timestamp, and what follows the offset delta of a record

@@ -36,7 +36,8 @@ from gateway.errors import (
     as_value,
 )
 from gateway.partition import Partition
-from gateway.records.codec import NO_HEADERS, RecordRun
+from gateway.records.codec import NO_HEADERS
+from gateway.records.record_run import RecordRun
 from gateway.records.runs import nullable
 from gateway.storage import OnDone
 from gateway.topics.manager import Topic, TopicManager

@@ -23,8 +23,9 @@ from gateway.queues.contiguous import (
     shown_records,
     shown_runs,
 )
-from gateway.records.codec import RecordRun, decode_batch
+from gateway.records.codec import decode_batch
 from gateway.records.decoding_cost import LOOP_WORK_MAX, decoding_cost_of
+from gateway.records.record_run import RecordRun
 from gateway.records.records_from_runs import records_of_runs
 
 # In memory, as tests/adapters/sqs/test_message_cache_size.py measures it.

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from gateway.model import EXPIRES_AT, Record
 from gateway.partition import Partition
-from gateway.records.codec import RecordRun
+from gateway.records.record_run import RecordRun
 
 FIRST_ATTEMPT: Final = 1  # of all contiguous messages
 SHOWN_RECORDS_MAX: Final = 256  # converted at a time; one such piece is kept for a batch

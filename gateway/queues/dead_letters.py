@@ -31,8 +31,9 @@ from gateway.errors import (
 from gateway.model import DLQ_HOPS, MESSAGE_ID, Record, TopicName
 from gateway.queues.lanes import OnMoved, QueueContext, QueueLane
 from gateway.queues.message_cache import Unreadable
-from gateway.records.codec import RecordRun, encode_headers
+from gateway.records.codec import encode_headers
 from gateway.records.message_ids import message_id
+from gateway.records.record_run import RecordRun
 from gateway.slots import partition_for_key
 from gateway.storage import OnDone
 from gateway.topics.manager import Topic, TopicManager

@@ -39,7 +39,8 @@ from gateway.queues.journal_entries import (
     OnEntry,
     PendingEntries,
 )
-from gateway.records.codec import NO_HEADERS, RecordRun, encode_headers, iter_records
+from gateway.records.codec import NO_HEADERS, encode_headers, iter_records
+from gateway.records.record_run import RecordRun
 from gateway.storage import OnDone
 from gateway.topics.manager import TopicManager
 

@@ -42,7 +42,8 @@ from gateway.queues.lanes import QueueContext, QueueLane
 from gateway.queues.message_cache import Unreadable
 from gateway.queues.model import LEASE_MS_MAX
 from gateway.queues.queue import Queue
-from gateway.records.codec import RecordRun, encode_headers
+from gateway.records.codec import encode_headers
+from gateway.records.record_run import RecordRun
 from gateway.slots import partition_for_key
 from gateway.topics.manager import TopicManager
 

@@ -13,7 +13,7 @@ from gateway.records.singles import FRAME_OVERHEAD_BYTES
 class KeyedRecords:
     """Run of records with different keys for one partition.
 
-    The names are those of ``records.RecordRun``; ``headers`` are encoded. None is without a key
+    The names are those of ``record_run.RecordRun``; ``headers`` are encoded. None is without a key
     or a value.
     """
 
@@ -74,7 +74,7 @@ class KeyedRecords:
         ]
 
     def with_one_key(self) -> None:
-        """See ``codec.Run``."""
+        """See ``record_run.Run``."""
 
     def encoded(self, lead: bytes, first_delta: int) -> list[bytes]:
         """Return the encoded records as parts to be joined; see ``runs.encode_records``."""

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 
 from gateway.model import Record
-from gateway.records.codec import NO_HEADERS, RecordRun, decode_headers, new_record
+from gateway.records.codec import NO_HEADERS, decode_headers, new_record
+from gateway.records.record_run import RecordRun
 
 
 def records_of_runs(

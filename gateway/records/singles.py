@@ -10,7 +10,7 @@ from typing import Final
 
 from gateway.records.runs import SMALL, SMALL_MAX, pieces_of, varint
 
-FRAME_OVERHEAD_BYTES: Final = 32  # as ``records.RECORD_OVERHEAD_BYTES``
+FRAME_OVERHEAD_BYTES: Final = 32  # as ``record_run.RECORD_OVERHEAD_BYTES``
 _ONE_BYTE_END: Final = 1 << 6  # offset deltas below it take one byte
 _NO_TIMESTAMP_DELTA: Final = b"\x00\x00"  # and the attributes, of which none is defined
 
@@ -38,7 +38,7 @@ class RecordFrame:
 class SingleRecords:
     """Run of one record of each of many publishers, for one partition.
 
-    The names are those of ``records.RecordRun``. None is without a key or a value.
+    The names are those of ``record_run.RecordRun``. None is without a key or a value.
     """
 
     __slots__ = (
@@ -80,7 +80,7 @@ class SingleRecords:
         ]
 
     def with_one_key(self) -> None:
-        """See ``codec.Run``."""
+        """See ``record_run.Run``."""
 
     def encoded(self, lead: bytes, first_delta: int) -> list[bytes]:
         """Return the encoded records as parts to be joined; see ``runs.encode_records``."""

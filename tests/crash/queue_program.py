@@ -30,7 +30,8 @@ from gateway.model import PartitionIdentity, TopicName
 from gateway.placement import SingleNode
 from gateway.queues.manager import Queue, QueueManager
 from gateway.queues.model import Delivery, DeliveryId, Outcome, QueueSettings
-from gateway.records.codec import NO_HEADERS, RecordRun
+from gateway.records.codec import NO_HEADERS
+from gateway.records.record_run import RecordRun
 from gateway.topics.manager import TopicManager
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig

@@ -24,7 +24,8 @@ from gateway.errors import (
     TopicNotFound,
 )
 from gateway.partition import Partition
-from gateway.records.codec import NO_HEADERS, RecordRun, decode_batch
+from gateway.records.codec import NO_HEADERS, decode_batch
+from gateway.records.record_run import RecordRun
 from gateway.records.singles import RecordFrame, SingleRecords
 from gateway.storage import OnDone
 from gateway.writer import Write

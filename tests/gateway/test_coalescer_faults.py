@@ -9,7 +9,8 @@ import pytest
 
 from gateway.coalescer import Coalescer
 from gateway.errors import StorageUnavailable
-from gateway.records.codec import NO_HEADERS, RecordRun
+from gateway.records.codec import NO_HEADERS
+from gateway.records.record_run import RecordRun
 from tests.gateway.house import outcome, running
 
 WITHIN_S = 10

@@ -12,7 +12,8 @@ from gateway.coalescer import Coalescer
 from gateway.errors import MessageTooLarge, StorageFull
 from gateway.model import TopicName
 from gateway.partition import Partition
-from gateway.records.codec import NO_HEADERS, RecordRun
+from gateway.records.codec import NO_HEADERS
+from gateway.records.record_run import RecordRun
 from gateway.streams import VALUE_BYTES_MAX, InternalStream, Item
 from tests.gateway.house import House, outcome, running
 from tests.support.examples import examples

@@ -11,7 +11,8 @@ from gateway.coalescer import Coalescer
 from gateway.errors import GatewayError, StorageUnavailable, TopicNotFound
 from gateway.model import Buffer, parse_batch_header
 from gateway.partition import Partition
-from gateway.records.codec import NO_HEADERS, RecordRun
+from gateway.records.codec import NO_HEADERS
+from gateway.records.record_run import RecordRun
 from gateway.tail import TAIL_LIVE_BYTES_MAX, Tail
 from gateway.writer import Write
 from tests.gateway.house import House, running

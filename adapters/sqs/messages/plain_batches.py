@@ -22,8 +22,8 @@ from adapters.sqs.queues.queue_rules import QueueRules
 from adapters.sqs.text import has_only_text
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.partition import Partition
-from gateway.records.codec import RecordRun
 from gateway.records.message_ids import message_ids
+from gateway.records.record_run import RecordRun
 
 if TYPE_CHECKING:
     from adapters.sqs.messages.ports import MessageNode

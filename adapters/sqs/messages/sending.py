@@ -16,8 +16,8 @@ from adapters.sqs.queues.queue_rules import QueueRules
 from features.dedup_ids import DedupIds, FirstSent, Pending
 from gateway.errors import GatewayError, StorageUnavailable, as_value
 from gateway.partition import Partition
-from gateway.records.codec import RecordRun
 from gateway.records.message_ids import message_id, message_ids
+from gateway.records.record_run import RecordRun
 
 if TYPE_CHECKING:
     from adapters.sqs.messages.ports import MessageNode

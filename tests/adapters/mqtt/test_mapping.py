@@ -32,8 +32,9 @@ from gateway.model import (
     LENGTH_OVERHEAD_BYTES,
     stamp,
 )
-from gateway.records.codec import RecordRun, decode_batch, encode_batch, encode_runs
+from gateway.records.codec import decode_batch, encode_batch, encode_runs
 from gateway.records.compression import GZIP, compress
+from gateway.records.record_run import RecordRun
 from tests.support.examples import examples
 
 NOW_UNIX_MS = 1_700_000_000_123

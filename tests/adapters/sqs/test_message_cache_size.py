@@ -18,7 +18,8 @@ from adapters.sqs.messages.contiguous_json import (
 from gateway.model import parse_batch_header
 from gateway.partition import Partition
 from gateway.queues.cached_batch import CachedBatch
-from gateway.records.codec import RecordRun, encode_batch
+from gateway.records.codec import encode_batch
+from gateway.records.record_run import RecordRun
 from gateway.topics.manager import Topic
 from tests.adapters.sqs.messages.test_received import TOPIC
 

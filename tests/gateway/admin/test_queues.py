@@ -13,7 +13,8 @@ from gateway.cli.admin_client import Refused
 from gateway.model import TopicName
 from gateway.queues.manager import Queue
 from gateway.queues.model import Outcome, QueueSettings
-from gateway.records.codec import NO_HEADERS, RecordRun
+from gateway.records.codec import NO_HEADERS
+from gateway.records.record_run import RecordRun
 from tests.gateway.admin.house import Setup, running_admin
 from tests.gateway.queues.clients import DEADLINE_S, found, kept, send, settle, take
 

@@ -11,7 +11,8 @@ from gateway.config.queues import DelayConfig
 from gateway.delays.mover import IN_FLIGHT_BYTES_MAX, MOVED_BYTES_MAX, STAGE_AHEAD_MS
 from gateway.errors import Overloaded, StorageUnavailable
 from gateway.partition import Write
-from gateway.records.codec import NO_HEADERS, RecordRun
+from gateway.records.codec import NO_HEADERS
+from gateway.records.record_run import RecordRun
 from gateway.storage import OnDone
 from tests.gateway.delays.world import World, running
 from tests.gateway.house import outcome

@@ -17,12 +17,12 @@ from gateway.delays.batches import (
 from gateway.model import HEADER_BYTES, parse_batch_header
 from gateway.records.codec import (
     NO_HEADERS,
-    RecordRun,
     check_crc,
     decode_batch,
     encode_headers,
     encode_runs,
 )
+from gateway.records.record_run import RecordRun
 from gateway.records.runs import nullable
 
 nullables = st.one_of(st.none(), st.binary(max_size=300))

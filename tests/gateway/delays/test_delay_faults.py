@@ -7,7 +7,8 @@ import pytest
 from features.delay.runs import RUN_COUNT_MIN
 from gateway.coalescer import Coalescer
 from gateway.delays.due_message_cache import KEEP_MS
-from gateway.records.codec import NO_HEADERS, RecordRun
+from gateway.records.codec import NO_HEADERS
+from gateway.records.record_run import RecordRun
 from tests.gateway.delays.world import World
 from tests.gateway.house import outcome
 

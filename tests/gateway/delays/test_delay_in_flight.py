@@ -20,7 +20,8 @@ from gateway.delays.pending_messages import PendingMessage as Delayed
 from gateway.errors import GatewayError
 from gateway.metadata.sql import SqlMetadata
 from gateway.partition import Partition
-from gateway.records.codec import NO_HEADERS, RecordRun
+from gateway.records.codec import NO_HEADERS
+from gateway.records.record_run import RecordRun
 from gateway.records.runs import nullable
 from gateway.storage import OnDone
 from tests.gateway.delays.flight_model import Ending, Message, both

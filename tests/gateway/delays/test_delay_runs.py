@@ -13,7 +13,8 @@ from gateway.delays.mover import STAGE_AHEAD_MS
 from gateway.delays.stream import DelayStream
 from gateway.errors import StorageUnavailable
 from gateway.model import parse_batch_header
-from gateway.records.codec import NO_HEADERS, RecordRun, encode_batch
+from gateway.records.codec import NO_HEADERS, encode_batch
+from gateway.records.record_run import RecordRun
 from gateway.storage import OnDone
 from gateway.topics.manager import Topic
 from tests.gateway.delays.test_delay_split import produce, record

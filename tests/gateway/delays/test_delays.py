@@ -11,7 +11,8 @@ from gateway.delays import stream
 from gateway.delays.manager import DelayBounds
 from gateway.errors import MessageTooLarge, Overloaded, PolicyViolation, StorageUnavailable
 from gateway.model import parse_batch_header
-from gateway.records.codec import NO_HEADERS, RecordRun
+from gateway.records.codec import NO_HEADERS
+from gateway.records.record_run import RecordRun
 from tests.gateway.delays.world import World, running
 from tests.gateway.house import outcome
 from tests.support.waiting import until

@@ -14,7 +14,8 @@ from gateway.metadata.sql import SqlMetadata
 from gateway.model import PartitionIdentity, Record, TopicName, parse_batch_header
 from gateway.partition import Partition, Write
 from gateway.placement import SingleNode
-from gateway.records.codec import Headers, RecordRun, decode_batch, encode_batch, encode_headers
+from gateway.records.codec import Headers, decode_batch, encode_batch, encode_headers
+from gateway.records.record_run import RecordRun
 from gateway.storage import Entry, OnDone, StorageAdapter
 from gateway.topics.manager import Topic, TopicManager
 from storage_adapters.segment_log.adapter import SegmentLog

@@ -9,7 +9,8 @@ from gateway.kernel import Kernel
 from gateway.model import TopicName
 from gateway.queues.manager import Queue
 from gateway.queues.model import Delivery, DeliveryId, Outcome
-from gateway.records.codec import NO_HEADERS, RecordRun
+from gateway.records.codec import NO_HEADERS
+from gateway.records.record_run import RecordRun
 
 DEADLINE_S: Final = 60
 

@@ -17,7 +17,8 @@ from gateway.queues.contiguous import (
     ShownRun,
 )
 from gateway.queues.queue import Queue
-from gateway.records.codec import NO_HEADERS, RecordRun, encode_batch
+from gateway.records.codec import NO_HEADERS, encode_batch
+from gateway.records.record_run import RecordRun
 from gateway.writer import Write
 from tests.gateway.queues.test_journal import drain, fill
 from tests.gateway.queues.world import World, is_fed, running, settle, take, take_now, values

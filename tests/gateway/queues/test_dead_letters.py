@@ -13,14 +13,9 @@ from gateway.partition import Write
 from gateway.queues import dead_letters
 from gateway.queues.manager import Queue
 from gateway.queues.model import Outcome
-from gateway.records.codec import (
-    I64_MAX,
-    NO_HEADERS,
-    RecordRun,
-    encode_batch,
-    encode_runs,
-)
+from gateway.records.codec import I64_MAX, NO_HEADERS, encode_batch, encode_runs
 from gateway.records.message_ids import message_id
+from gateway.records.record_run import RecordRun
 from tests.gateway.house import outcome
 from tests.gateway.queues.world import (
     World,

@@ -15,7 +15,8 @@ from gateway.model import TopicName
 from gateway.queues.create_queue import QUEUE_TOPIC_CONFIGS
 from gateway.queues.manager import Queue
 from gateway.queues.model import Outcome, QueueSettings
-from gateway.records.codec import NO_HEADERS, RecordRun
+from gateway.records.codec import NO_HEADERS
+from gateway.records.record_run import RecordRun
 from tests.gateway.admin.house import running_admin
 from tests.gateway.queues.clients import found, send, settle, take
 

@@ -8,7 +8,8 @@ from gateway.errors import StorageUnavailable
 from gateway.queues.manager import Queue
 from gateway.queues.model import Delivery, Outcome
 from gateway.queues.receivers import LOOK_MS
-from gateway.records.codec import NO_HEADERS, RecordRun, encode_headers
+from gateway.records.codec import NO_HEADERS, encode_headers
+from gateway.records.record_run import RecordRun
 from tests.gateway.house import outcome
 from tests.gateway.queues.world import World, is_fed, running, settle, take, take_now, values
 

@@ -17,7 +17,8 @@ from gateway.model import PartitionIdentity, Record, TopicName
 from gateway.placement import SingleNode
 from gateway.queues.manager import Queue, QueueManager
 from gateway.queues.model import Delivery, DeliveryId, Outcome, QueueSettings
-from gateway.records.codec import RecordRun, encode_headers
+from gateway.records.codec import encode_headers
+from gateway.records.record_run import RecordRun
 from gateway.topics.manager import Topic, TopicManager
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig

@@ -27,7 +27,6 @@ from gateway.records.codec import (
     I64_MAX,
     NO_HEADERS,
     NewRecord,
-    RecordRun,
     check_crc,
     decode_batch,
     encode_batch,
@@ -35,6 +34,7 @@ from gateway.records.codec import (
     encode_runs,
     iter_records,
 )
+from gateway.records.record_run import RecordRun
 from gateway.records.time_lookup import first_record_at
 
 NOW = 1_700_000_000_000

@@ -4,14 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.records.codec import (
-    NO_HEADERS,
-    RecordRun,
-    decode_batch,
-    encode_headers,
-    encode_runs,
-)
+from gateway.records.codec import NO_HEADERS, decode_batch, encode_headers, encode_runs
 from gateway.records.keyed import KeyedRecords
+from gateway.records.record_run import RecordRun
 
 NOW_UNIX_MS = 1_700_000_000_000
 HEADERS = st.sampled_from(

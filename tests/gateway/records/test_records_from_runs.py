@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from features.queue.model import Run
 from gateway.model import TIMESTAMP_TYPE_MASK, parse_batch_header, stamp
 from gateway.queues.batch_runs import keyed_runs, runs_of_records
-from gateway.records.codec import RecordRun, decode_batch, encode_headers, encode_runs
+from gateway.records.codec import decode_batch, encode_headers, encode_runs
+from gateway.records.record_run import RecordRun
 from gateway.records.records_from_runs import keys_of_runs, records_of_runs
 
 NOW = 1_700_000_000_000

@@ -5,13 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.coalescer import BATCH_RECORDS_MAX
-from gateway.records.codec import (
-    NO_HEADERS,
-    RecordRun,
-    decode_batch,
-    encode_headers,
-    encode_runs,
-)
+from gateway.records.codec import NO_HEADERS, decode_batch, encode_headers, encode_runs
+from gateway.records.record_run import RecordRun
 from gateway.records.singles import RecordFrame, SingleRecords
 
 NOW_UNIX_MS = 1_700_000_000_000

@@ -27,8 +27,9 @@ from adapters.mqtt.subscriptions.trie import Match, SubscriptionTrie
 from adapters.mqtt.wire import PublishRun
 from gateway.errors import OffsetOutOfRange
 from gateway.model import Buffer
-from gateway.records.codec import NO_HEADERS, RecordRun, encode_runs
+from gateway.records.codec import NO_HEADERS, encode_runs
 from gateway.records.keys import keys_of_batch
+from gateway.records.record_run import RecordRun
 from gateway.storage import KeySpans, WantedKeys
 from tests.support.examples import examples
 

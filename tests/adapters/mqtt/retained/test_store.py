@@ -26,7 +26,8 @@ from adapters.mqtt.wire import (
 from gateway.coalescer import Coalescer
 from gateway.errors import InvalidRecord, MessageTooLarge, Overloaded, StorageFull
 from gateway.model import TopicName
-from gateway.records.codec import NO_HEADERS, RecordRun
+from gateway.records.codec import NO_HEADERS
+from gateway.records.record_run import RecordRun
 from gateway.streams import VALUE_BYTES_MAX
 from tests.gateway.house import House, outcome, running
 from tests.support.examples import examples

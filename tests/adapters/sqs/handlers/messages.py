@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gateway.model import Record
-from gateway.records.codec import NO_HEADERS, RecordRun, encode_headers, iter_records
+from gateway.records.codec import NO_HEADERS, encode_headers, iter_records
+from gateway.records.record_run import RecordRun
 from tests.adapters.sqs.handlers.serving import Live
 
 HOUR_S = 3_600

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.model import DEDUP_ID, DEFAULT_NAMESPACE, TopicName
-from gateway.records.codec import RecordRun, encode_headers
+from gateway.records.codec import encode_headers
+from gateway.records.record_run import RecordRun
 from tests.adapters.sqs.handlers.messages import (
     append,
     bodies,
