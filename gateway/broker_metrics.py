@@ -21,7 +21,7 @@ def register_metrics(
     )
     metrics.counter_fn(
         "headgate_duplicate_batches",
-        "Batches of idempotent producers that were there already.",
+        "Duplicate batches of idempotent producers.",
         lambda: writer.duplicates_answered,
     )
     metrics.counter_fn(
@@ -33,13 +33,13 @@ def register_metrics(
     stored = reader.stored
     metrics.counters_fn(
         "headgate_corrupt_batches",
-        "Batches whose bytes in the storage are not those that were written, by topic.",
+        "Damaged batches in the storage, by topic.",
         ("topic",),
         lambda: [((topic,), count) for topic, count in tuple(stored.counts.items())],
     )
     metrics.gauge(
         "headgate_wal_queued_bytes",
-        "Bytes appended that are not kept yet.",
+        "Bytes appended that are not durable yet.",
         lambda: storage.queued_bytes,
     )
     register_storage = getattr(storage, "register_metrics", None)

@@ -43,12 +43,12 @@ def _register_descriptors(kernel: Kernel) -> None:
     metrics, admission = kernel.metrics, kernel.admission
     metrics.gauge(
         "headgate_connections_max",
-        "Connections of all listeners that file descriptors allow.",
+        "Connections of all listeners that the file descriptors allow.",
         lambda: admission.connections_max,
     )
     metrics.counter_fn(
         "headgate_descriptor_shortages",
-        "Failures for want of a file descriptor.",
+        "Failures for lack of a file descriptor.",
         lambda: descriptors.SHORTAGES.count,
     )
 
@@ -67,7 +67,7 @@ def _register_groups(kernel: Kernel) -> None:
         "headgate_group_members", "Members of all groups.", lambda: groups.member_count
     )
     metrics.gauge(
-        "headgate_committed_offsets", "Committed offsets kept.", lambda: cursors.count
+        "headgate_committed_offsets", "Committed offsets stored.", lambda: cursors.count
     )
     metrics.counter_fn("headgate_offset_commits", "Offsets committed.", lambda: cursors.commits)
 
@@ -89,12 +89,12 @@ def _register_queues(kernel: Kernel) -> None:
     )
     metrics.gauge(
         "headgate_queue_receivers",
-        "Receivers that wait for messages.",
+        "Waiting receivers.",
         lambda: queues.waiting_count,
     )
     metrics.counters_fn(
         "headgate_queue_events",
-        "What became of messages of queues.",
+        "Messages of queues by outcome.",
         ("what",),
         lambda: [((what,), getattr(counters, what)) for what in counters.__slots__],
     )
@@ -104,17 +104,17 @@ def _register_delays(kernel: Kernel) -> None:
     metrics, delays = kernel.metrics, kernel.delays
     metrics.gauge(
         "headgate_delayed_messages",
-        "Messages that wait for their time.",
+        "Delayed messages.",
         lambda: delays.total,
     )
     metrics.counter_fn(
         "headgate_delayed_delivered",
-        "Messages whose time has come and that were appended to their topics.",
+        "Delayed messages that were appended to their topics.",
         lambda: delays.mover.moved,
     )
     metrics.counter_fn(
         "headgate_delayed_refusals",
-        "Appends of messages that are due which were refused; each is tried again.",
+        "Refused appends of due messages; each is tried again.",
         lambda: delays.mover.refused,
     )
 
@@ -165,7 +165,7 @@ def _register_adapters(metrics: Metrics, adapters: Mapping[str, ProtocolAdapter]
     }
     metrics.gauges(
         "headgate_budget_bytes",
-        "Bytes taken of what connections share, by protocol and budget.",
+        "Bytes taken of shared budgets, by protocol and budget.",
         ("protocol", "budget"),
         lambda: [(labels, budget.bytes_taken) for labels, budget in budgets.items()],
     )

@@ -74,13 +74,13 @@ class LoginThrottle:
         """Register the metrics."""
         metrics.counters_fn(
             "headgate_refused_logins",
-            "LoginThrottle that were refused, by protocol.",
+            "Refused logins, by protocol.",
             ("protocol",),
             lambda: [((protocol,), count) for protocol, count in self.refused.items()],
         )
         metrics.gauge(
             "headgate_delayed_logins",
-            "LoginThrottle that wait because earlier ones failed.",
+            "Logins delayed because earlier ones failed.",
             lambda: self.waiting_count,
         )
 

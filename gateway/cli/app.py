@@ -58,7 +58,7 @@ def _headgate(
             "--version",
             callback=_print_version,
             is_eager=True,
-            help="Print the version, and end.",
+            help="Print the version and exit.",
         ),
     ] = False,
 ) -> None:

@@ -42,7 +42,7 @@ def backup(
 
 def restore(
     folder: Annotated[Path, typer.Argument(help="The backup.", exists=True, file_okay=False)],
-    data_dir: Annotated[Path, typer.Argument(help="A data_dir that is new or empty.")],
+    data_dir: Annotated[Path, typer.Argument(help="A new or empty data_dir.")],
     *,
     as_json: options.AsJson = False,
 ) -> None:

@@ -52,7 +52,8 @@ def show(
     name: Name,
     *,
     count: Annotated[
-        int, typer.Option("--count", "-n", min=1, max=1_000, help="The oldest so many.")
+        int,
+        typer.Option("--count", "-n", min=1, max=1_000, help="Oldest letters to show at most."),
     ] = 100,
     as_json: options.AsJson = False,
 ) -> None:
@@ -81,10 +82,11 @@ def redrive(
     name: Name,
     *,
     to: Annotated[
-        str | None, typer.Option("--to", help="A topic, instead of where each came from.")
+        str | None, typer.Option("--to", help="Target topic, instead of each letter's source.")
     ] = None,
     rate_per_s: Annotated[
-        int | None, typer.Option("--rate", min=1, help="Messages a second; else all it can.")
+        int | None,
+        typer.Option("--rate", min=1, help="Messages per second; else no limit."),
     ] = None,
     yes: options.Yes = False,
 ) -> None:

@@ -67,7 +67,7 @@ def find(  # noqa: PLR0913 - one argument per option
             "--header",
             parser=_Header.parse,
             metavar="NAME=VALUE",
-            help="A header they have; may be repeated.",
+            help="A header of the records; may be repeated.",
         ),
     ] = None,
     partition: Annotated[

@@ -87,10 +87,10 @@ def verify(
     ] = None,
     *,
     live: Annotated[
-        bool, typer.Option(help="Have the running node compare the CRC of each batch.")
+        bool, typer.Option(help="Let the running node check the CRC of each batch.")
     ] = False,
     bytes_per_s: Annotated[
-        int, typer.Option(min=4_096, help="With --live: bytes read in a second at most.")
+        int, typer.Option(min=4_096, help="With --live: most bytes read per second.")
     ] = LIVE_BYTES_PER_S,
     config: options.Config = None,
     assignments: options.Assignments = None,

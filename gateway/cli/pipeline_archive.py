@@ -33,16 +33,18 @@ def archive(  # noqa: PLR0913 - the options of the command
         int, typer.Option(min=1, help="Read for one commit of the table, about.")
     ] = 2_048,
     file_mib: Annotated[
-        int, typer.Option(min=1, help="A file of this size is closed, and another begun.")
+        int,
+        typer.Option(min=1, help="Size at which a file is closed and the next one started."),
     ] = 512,
     file_s: Annotated[
-        int, typer.Option(min=1, help="So is a file that has been open for so long.")
+        int, typer.Option(min=1, help="Age at which an open file is closed.")
     ] = 600,
     compact_files: Annotated[
-        bool, typer.Option(help="Make small files of the table into larger ones, after.")
+        bool, typer.Option(help="Merge small files of the table afterwards.")
     ] = False,
     accept_loss: Annotated[
-        bool, typer.Option(help="Go on where retention removed what was not archived.")
+        bool,
+        typer.Option(help="Go on where retention removed records before they were archived."),
     ] = False,
     hold: Annotated[
         bool,

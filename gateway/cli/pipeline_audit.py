@@ -29,7 +29,7 @@ def audit(  # noqa: PLR0913 - the options of the command
     topic: shared.AnyTopics = None,
     lake: Annotated[
         str | None,
-        typer.Option(help="Compare with this table too: a folder, or s3://bucket/folder."),
+        typer.Option(help="Compare with this table, too: a folder, or s3://bucket/folder."),
     ] = None,
     table_format: Annotated[
         str,

@@ -27,19 +27,23 @@ def backfill(  # noqa: PLR0913 - the options of the command
     ],
     catalog: shared.Catalog = "",
     topic: shared.AnyTopics = None,
-    to: Annotated[str, typer.Option(help="A topic, instead of the one of the same name.")] = "",
+    to: Annotated[str, typer.Option(help="Target topic, not the one of the same name.")] = "",
     create: Annotated[
         bool,
         typer.Option(
             "--create",
-            help="Make topics that are not there, with a partition for each that the table has.",
+            help="Create missing topics, with as many partitions as in the table.",
         ),
     ] = False,
     keep_partitions: Annotated[
-        bool, typer.Option("--keep-partitions", help="Each to its partition, not to its key's.")
+        bool,
+        typer.Option(
+            "--keep-partitions",
+            help="Keep each record's partition.",
+        ),
     ] = False,
     partition: Annotated[
-        list[int] | None, typer.Option(min=0, help="Only of this one; may be given again.")
+        list[int] | None, typer.Option(min=0, help="Only this partition; may be given again.")
     ] = None,
     first_offset: Annotated[
         int, typer.Option("--from-offset", min=-1, help="Only from this offset on.")
@@ -48,9 +52,9 @@ def backfill(  # noqa: PLR0913 - the options of the command
         int, typer.Option("--to-offset", min=-1, help="Only below this offset.")
     ] = -1,
     since: Annotated[
-        str, typer.Option(help="Only of this time or later: ISO 8601 or unix ms.")
+        str, typer.Option(help="Only records from this time on: ISO 8601 or unix ms.")
     ] = "",
-    until: Annotated[str, typer.Option(help="Only of before this time.")] = "",
+    until: Annotated[str, typer.Option(help="Only records before this time.")] = "",
     job_id: resend.JobId = "",
     rate: resend.Rate = 0,
     bootstrap: resend.Bootstrap = "",

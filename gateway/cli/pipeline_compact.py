@@ -30,7 +30,7 @@ def compact(  # noqa: PLR0913 - the options of the command
         ),
     ] = None,
     take_over: Annotated[
-        bool, typer.Option(help="Go on although a node seems to run: it will stop.")
+        bool, typer.Option(help="Go on although a node seems to run; that node will stop.")
     ] = False,
     master: shared.Master = shared.LOCAL,
     dry_run: shared.DryRun = False,

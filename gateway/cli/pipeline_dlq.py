@@ -32,15 +32,15 @@ Picks = Annotated[
     typer.Option("--pick", help="A group, as `reasons` names it; may be given again."),
 ]
 Sources = Annotated[
-    list[str] | None, typer.Option("--source", help="Only what came from this topic.")
+    list[str] | None, typer.Option("--source", help="Only letters from this topic.")
 ]
 Groups = Annotated[
-    list[str] | None, typer.Option("--group", help="Only what this group gave up.")
+    list[str] | None, typer.Option("--group", help="Only letters of this queue group.")
 ]
 Since = Annotated[
-    str, typer.Option(help="Only what died at this time or later: ISO 8601 or unix ms.")
+    str, typer.Option(help="Only letters dead since this time: ISO 8601 or unix ms.")
 ]
-Until = Annotated[str, typer.Option(help="Only what died before this time.")]
+Until = Annotated[str, typer.Option(help="Only letters dead before this time.")]
 
 
 class SomeRefused(GatewayError):
@@ -57,7 +57,9 @@ def reasons(  # noqa: PLR0913 - the options of the command
     until: Until = "",
     count: Annotated[
         int,
-        typer.Option("--count", "-n", min=1, max=10_000, help="The largest so many groups."),
+        typer.Option(
+            "--count", "-n", min=1, max=10_000, help="Largest groups to show at most."
+        ),
     ] = 50,
     master: shared.Master = shared.LOCAL,
     dry_run: shared.DryRun = False,
@@ -100,9 +102,9 @@ def show(  # noqa: PLR0913 - the options of the command
     since: Since = "",
     until: Until = "",
     count: Annotated[
-        int, typer.Option("--count", "-n", min=1, max=10_000, help="The first so many.")
+        int, typer.Option("--count", "-n", min=1, max=10_000, help="Letters to show at most.")
     ] = 10,
-    whole: Annotated[bool, typer.Option(help="Cut nothing off.")] = False,
+    whole: Annotated[bool, typer.Option(help="Print values in full.")] = False,
     master: shared.Master = shared.LOCAL,
     dry_run: shared.DryRun = False,
     print_submit: shared.PrintSubmit = False,
@@ -142,7 +144,7 @@ def replay(  # noqa: PLR0913 - the options of the command
     since: Since = "",
     until: Until = "",
     to: Annotated[
-        str, typer.Option(help="A topic, instead of the one that each came from.")
+        str, typer.Option(help="Target topic, instead of each letter's source.")
     ] = "",
     job_id: resend.JobId = "",
     rate: resend.Rate = 0,

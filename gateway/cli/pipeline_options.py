@@ -38,7 +38,9 @@ AnyTopics = Annotated[
     list[str] | None,
     typer.Option("--topic", help="A topic; may be given again; all unless given."),
 ]
-ArchiveId = Annotated[str, typer.Option("--id", help="Whose positions in the table count.")]
+ArchiveId = Annotated[
+    str, typer.Option("--id", help="Id of the archive whose positions are used.")
+]
 Catalog = Annotated[
     str,
     typer.Option(
@@ -47,12 +49,13 @@ Catalog = Annotated[
     ),
 ]
 IncludeUnsynced = Annotated[
-    bool, typer.Option(help="Also what is written and not known to be synced.")
+    bool, typer.Option(help="Also entries that are written but not known to be synced.")
 ]
 Master = Annotated[str, typer.Option(help="Where Spark runs.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and end.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and exit.")]
 PrintSubmit = Annotated[
-    bool, typer.Option("--print-submit", help="Print the same job as a spark-submit, and end.")
+    bool,
+    typer.Option("--print-submit", help="Print the spark-submit command and exit."),
 ]
 
 

@@ -11,10 +11,11 @@ JobId = Annotated[
     str,
     typer.Option(
         "--id",
-        help="What one id has sent it never sends again: give that of a run that was killed.",
+        help="Id of the run: records sent under an id are not sent again. Repeat that of a "
+        "killed run.",
     ),
 ]
-Rate = Annotated[float, typer.Option("--rate", min=0, help="Records a second; 0: all it can.")]
+Rate = Annotated[float, typer.Option("--rate", min=0, help="Records per second; 0: no limit.")]
 Bootstrap = Annotated[
     str,
     typer.Option(metavar="HOST:PORT", help="The Kafka endpoint; else that of the settings."),

@@ -76,11 +76,13 @@ def create(
     settings: Settings = None,
     *,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="Of its topic, if new.")
+        int | None,
+        typer.Option("--partitions", "-p", min=1, help="Partitions of a new topic."),
     ] = None,
     group: Group = DEFAULT_GROUP,
     from_start: Annotated[
-        bool, typer.Option("--from-start", help="Take what the topic holds already, too.")
+        bool,
+        typer.Option("--from-start", help="Begin at the topic's start instead of its end."),
     ] = False,
 ) -> None:
     """Create a queue with a topic of its own, or on an existing topic."""

@@ -31,7 +31,7 @@ def _operation(text: str) -> str:
     return text
 
 
-Does = Annotated[Effect, typer.Argument(help="What follows from a match; deny wins.")]
+Does = Annotated[Effect, typer.Argument(help="Effect of a match; deny wins.")]
 What = Annotated[
     str,
     typer.Argument(
@@ -40,7 +40,7 @@ What = Annotated[
         help="publish, subscribe or all for mqtt_topic; read, write, ... or all for others.",
     ),
 ]
-Resource = Annotated[ResourceType, typer.Argument(help="What it is done to.")]
+Resource = Annotated[ResourceType, typer.Argument(help="Type of the resource.")]
 Name = Annotated[
     str,
     typer.Argument(
@@ -56,7 +56,7 @@ ClientId = Annotated[
 ]
 Protocol = Annotated[str, typer.Option(help="For clients of this adapter only.")]
 Host = Annotated[str, typer.Option(help="For clients from this address only.")]
-Prefix = Annotated[bool, typer.Option("--prefix", help="For all whose names begin so.")]
+Prefix = Annotated[bool, typer.Option("--prefix", help="For all names with this prefix.")]
 Eq = Annotated[
     bool,
     typer.Option(

@@ -49,7 +49,7 @@ def create(
     name: Name,
     *,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="How many partitions.")
+        int | None, typer.Option("--partitions", "-p", min=1, help="Number of partitions.")
     ] = None,
     changes: Changes = None,
 ) -> None:
@@ -100,7 +100,7 @@ def alter(client: AdminClient, name: Name, changes: Changes = None) -> None:
 def add_partitions(
     client: AdminClient,
     name: Name,
-    total: Annotated[int, typer.Argument(min=1, help="How many there are to be in all.")],
+    total: Annotated[int, typer.Argument(min=1, help="New total number of partitions.")],
 ) -> None:
     """Add partitions to a topic; keys then map to other partitions."""
     client.send("POST", "topics", name, "partitions", body={"total": total})

@@ -17,7 +17,7 @@ from gateway.config.settings import Settings
 
 keys_app = command_group("Access keys, which requests are signed with.")
 
-User = Annotated[str, typer.Argument(help="Whom requests signed with the key speak for.")]
+User = Annotated[str, typer.Argument(help="User of requests signed with the key.")]
 
 
 @keys_app.command()

@@ -35,7 +35,7 @@ def add(
         bool | None,
         typer.Option(
             "--administrator/--no-administrator",
-            help="Let the user do everything, whatever rules say; the first user may anyway.",
+            help="Allow the user everything, regardless of rules, as the first user is.",
         ),
     ] = None,
     offline: Annotated[

@@ -50,7 +50,7 @@ class QueueConfig(FrozenConfig):
 
 
 class DelayConfig(FrozenConfig):
-    """Messages that wait for their time."""
+    """Delayed messages."""
 
     messages_max: int = Field(
         default=10_000_000,

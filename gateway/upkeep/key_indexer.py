@@ -77,7 +77,7 @@ class KeyIndexer:
         )
         metrics.gauge(
             "headgate_key_index_memory_bytes",
-            "Bytes of memory for keys of what is not settled yet.",
+            "Bytes of memory for keys of unsettled batches.",
             lambda: indexes.memory_bytes,
         )
 

@@ -92,7 +92,7 @@ class Scrub:
         """Add its own metrics to the node's."""
         metrics.counter_fn(
             "headgate_scrubbed_bytes",
-            "Bytes of batches whose CRC the scrub has compared.",
+            "Bytes of batches whose CRC the scrub has checked.",
             lambda: self.checked_bytes,
         )
         metrics.counter_fn(
