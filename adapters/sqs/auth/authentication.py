@@ -32,8 +32,8 @@ from gateway.http_origin import is_known_host
 IDENTITIES_CACHED_MAX: Final = 8_192
 HOSTS_CACHED_MAX: Final = 128
 PROTOCOL: Final = "sqs"
-_BROWSER: Final = b"Mozilla/"  # the beginning of every browser's User-Agent, and of celery's,
-_NO_BROWSER: Final = b"(compatible;"  # which has this, too
+_BROWSER: Final = b"Mozilla/"  # begins the User-Agent of browsers,
+_NO_BROWSER: Final = b"(compatible;"  # and of celery and others, which add this
 
 
 class AuthenticationSettings(Protocol):

@@ -80,10 +80,10 @@ class ReceiptHandles:
             _contiguous_ends(deliveries) if contiguous else range(1, len(deliveries) + 1)
         ):
             number, attempt, _, record = deliveries[start]
-            row = self.encode_contiguous(
+            encoded = self.encode_contiguous(
                 number, record[0], end - start, attempt, received_unix_ms
             )
-            handles += [handle.decode() for handle in row]
+            handles += [handle.decode() for handle in encoded]
             start = end
         return handles
 

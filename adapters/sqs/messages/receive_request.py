@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from gateway.queues.manager import Queue
 
 RECEIVE_BYTES_MAX: Final = 4 * 1_048_576  # of one answer; it has one message at least
-XML_BYTES_MAX: Final = (
-    1_048_576  # by the Query protocol: 4 MiB of "<" would take 80 ms to escape
-)
+# By the Query protocol: 4 MiB of "<" would take 80 ms to escape.
+XML_BYTES_MAX: Final = 1_048_576
 OVERSIZE_ROUNDS_MAX: Final = 10  # receives in a row that found oversize messages only
 
 _OVERSIZE: Final = "oversize"
@@ -175,9 +174,7 @@ class ReceiveRequest:
         wants_more = self._selection is not NO_ATTRIBUTES
         messages: list[dict[str, Any]] = []
         oversize: list[tuple[DeliveryId, Outcome]] = []
-        headers: Sequence[
-            Header
-        ] = ()  # of the message before; messages of one sender share them
+        headers: Sequence[Header] = ()  # of the message before; one sender's are shared
         stored = read_headers(headers)
         ids_number = -1  # the partition of ``id_at``
         for delivery, handle in zip(deliveries, handles, strict=True):

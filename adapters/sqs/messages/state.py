@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class _QueueState:
-    """Rules of a queue, the row that they were parsed from, and its receipt handles."""
+    """Rules of a queue, the database row that they were parsed from, and its receipt handles."""
 
     __slots__ = ("receipts", "row", "rules")
 

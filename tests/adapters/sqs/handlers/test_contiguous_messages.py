@@ -13,23 +13,23 @@ TEXTS = ["plain", '"', "\\", '","', "é", "\U0001f600", "\t\r\n", "x" * 300, "{}
 BY_KEY = {"MessageId", "ReceiptHandle"}
 
 
-class Seen:
+class ContiguousCalls:
     """Counts of contiguous receives and acknowledgements."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.allows = True
-        self.rows = 0
-        self.acked = 0
+        self.received = 0
+        self.acknowledged = 0
         receive_contiguous, ack_contiguous = Queue.receive_contiguous, Queue.ack_contiguous
 
         def receiving(queue: Queue, *args: Any, **how: Any) -> Any:
-            row = receive_contiguous(queue, *args, **how) if self.allows else None
-            self.rows += row is not None
-            return row
+            messages = receive_contiguous(queue, *args, **how) if self.allows else None
+            self.received += messages is not None
+            return messages
 
         def acking(queue: Queue, *args: Any) -> bool:
             is_acked = ack_contiguous(queue, *args)
-            self.acked += is_acked
+            self.acknowledged += is_acked
             return is_acked
 
         patch.setattr(Queue, "receive_contiguous", receiving)
@@ -37,8 +37,8 @@ class Seen:
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
-    return Seen(monkeypatch)
+def calls(monkeypatch: pytest.MonkeyPatch) -> ContiguousCalls:
+    return ContiguousCalls(monkeypatch)
 
 
 async def send_all(live: Live, url: str) -> list[dict[str, Any]]:
@@ -61,33 +61,33 @@ def without(messages: list[dict[str, Any]], names: set[str]) -> list[dict[str, A
 
 
 @pytest.mark.parametrize("asked", ["AttributeNames", "MessageSystemAttributeNames"])
-async def test_rows_have_the_attributes_that_are_asked_for(
-    live: Live, seen: Seen, asked: str
+async def test_contiguous_messages_have_the_attributes_that_are_asked_for(
+    live: Live, calls: ContiguousCalls, asked: str
 ) -> None:
     url = await live.queue("work")
     sent = await send_all(live, url)
     wanted: dict[str, Any] = {asked: ["All"], "MessageAttributeNames": ["All"]}
 
-    row = await receive(live, url, VisibilityTimeout=0, **wanted)
+    messages = await receive(live, url, VisibilityTimeout=0, **wanted)
     again = await receive(live, url, **wanted)
 
-    assert (seen.rows, len(row), len(again)) == (1, 10, 10)
-    assert [one["MessageId"] for one in row] == [one["MessageId"] for one in sent]
-    assert row[0]["Attributes"].keys() == {
+    assert (calls.received, len(messages), len(again)) == (1, 10, 10)
+    assert [one["MessageId"] for one in messages] == [one["MessageId"] for one in sent]
+    assert messages[0]["Attributes"].keys() == {
         *("SenderId", "SentTimestamp"),
         *("ApproximateReceiveCount", "ApproximateFirstReceiveTimestamp"),
     }
-    for first, second in zip(row, again, strict=True):
+    for first, second in zip(messages, again, strict=True):
         assert first["Attributes"]["ApproximateReceiveCount"] == "1"
         assert second["Attributes"]["ApproximateReceiveCount"] == "2"
         second["Attributes"]["ApproximateReceiveCount"] = "1"
     handle = {"ReceiptHandle"}
-    assert without(row, handle) == without(again, handle)
+    assert without(messages, handle) == without(again, handle)
 
 
 @pytest.mark.parametrize("wanted", [{}, {"AttributeNames": ["All"]}])
 async def test_what_a_send_has_said_is_what_is_in_the_log(
-    live: Live, seen: Seen, wanted: dict[str, Any]
+    live: Live, calls: ContiguousCalls, wanted: dict[str, Any]
 ) -> None:
     url = await live.queue("work")
     entries = [{"Id": str(n), "MessageBody": f"text {n}"} for n in range(10)]
@@ -96,7 +96,7 @@ async def test_what_a_send_has_said_is_what_is_in_the_log(
     said = await receive(live, url, VisibilityTimeout=0, **wanted)
     read = await receive(live, url, **wanted)
 
-    assert (seen.rows, len(said), len(read)) == (1, 10, 10)
+    assert (calls.received, len(said), len(read)) == (1, 10, 10)
     assert [one["MD5OfBody"] for one in said] == [one["MD5OfMessageBody"] for one in sent]
     for message in read:
         if wanted:
@@ -108,32 +108,34 @@ async def test_what_a_send_has_said_is_what_is_in_the_log(
 
 
 @pytest.mark.parametrize("wanted", [{}, {"AttributeNames": ["All"]}])
-async def test_bytes_are_rows_in_base64(live: Live, seen: Seen, wanted: dict[str, Any]) -> None:
+async def test_bytes_are_rows_in_base64(
+    live: Live, calls: ContiguousCalls, wanted: dict[str, Any]
+) -> None:
     url = await live.queue()
     values = [b"\xff" * 9, b"text", b'"', b"\xff\x00\n"]
     for value in values:
         await append(live, value)
-    seen.allows = False
-    looked_at = await receive(live, url, 4, VisibilityTimeout=0, **wanted)
+    calls.allows = False
+    one_by_one = await receive(live, url, 4, VisibilityTimeout=0, **wanted)
     for value in values:
         await append(live, value)
     await delete_all(live, url, await receive(live, url, 4))
-    seen.allows = True
+    calls.allows = True
 
-    rows = await receive(live, url, 4, **wanted)
+    contiguous = await receive(live, url, 4, **wanted)
 
-    assert seen.rows == 1
-    for message in (*looked_at, *rows):
+    assert calls.received == 1
+    for message in (*one_by_one, *contiguous):
         for name in ("SentTimestamp", "ApproximateFirstReceiveTimestamp"):
             message.get("Attributes", {}).pop(name, None)
-    assert without(rows, BY_KEY) == without(looked_at, BY_KEY)
-    assert [sorted(one) for one in rows] == [sorted(one) for one in looked_at]
-    assert "MD5OfMessageAttributes" in rows[0]
-    assert "Failed" not in await delete_all(live, url, rows)
+    assert without(contiguous, BY_KEY) == without(one_by_one, BY_KEY)
+    assert [sorted(one) for one in contiguous] == [sorted(one) for one in one_by_one]
+    assert "MD5OfMessageAttributes" in contiguous[0]
+    assert "Failed" not in await delete_all(live, url, contiguous)
 
 
-async def test_rows_have_no_attributes_where_nobody_asks_for_them(
-    live: Live, seen: Seen
+async def test_contiguous_messages_have_no_attributes_unless_asked_for(
+    live: Live, calls: ContiguousCalls
 ) -> None:
     url = await live.queue()
     color = {"color": {"DataType": "String", "StringValue": "red"}}
@@ -141,21 +143,23 @@ async def test_rows_have_no_attributes_where_nobody_asks_for_them(
         {"Id": str(n), "MessageBody": f"b{n}", "MessageAttributes": color} for n in range(3)
     ]
     await live.call("send_message_batch", QueueUrl=url, Entries=entries)
-    rows = await receive(live, url, 3)
-    assert seen.rows == 1
-    assert [one["Body"] for one in rows] == ["b0", "b1", "b2"]
+    contiguous = await receive(live, url, 3)
+    assert calls.received == 1
+    assert [one["Body"] for one in contiguous] == ["b0", "b1", "b2"]
     assert all(
-        one.keys() == {"MessageId", "MD5OfBody", "Body", "ReceiptHandle"} for one in rows
+        one.keys() == {"MessageId", "MD5OfBody", "Body", "ReceiptHandle"} for one in contiguous
     )
     await live.call("send_message_batch", QueueUrl=url, Entries=entries)
     for wanted in ({"MessageAttributeNames": ["color"]}, {"AttributeNames": ["SenderId"]}):
         for number in range(2):
             [one] = await receive(live, url, 1, VisibilityTimeout=number, **wanted)
             assert ("MessageAttributes" in one) == ("MessageAttributeNames" in wanted)
-    assert seen.rows == 1
+    assert calls.received == 1
 
 
-async def test_rows_with_more_to_say_are_looked_at(live: Live, seen: Seen) -> None:
+async def test_messages_with_further_attributes_take_the_common_way(
+    live: Live, calls: ContiguousCalls
+) -> None:
     url = await live.queue("work")
     trace = {"AWSTraceHeader": {"DataType": "String", "StringValue": "Root=1"}}
     entries = [
@@ -164,61 +168,63 @@ async def test_rows_with_more_to_say_are_looked_at(live: Live, seen: Seen) -> No
     await live.call("send_message_batch", QueueUrl=url, Entries=entries)
     some = await receive(live, url, AttributeNames=["All"])
     assert [one["Attributes"]["AWSTraceHeader"] for one in some] == ["Root=1"] * 10
-    assert seen.rows == 0
+    assert calls.received == 0
 
 
-async def test_rows_are_received_and_deleted_as_other_messages_are(
-    live: Live, seen: Seen
+async def test_contiguous_messages_are_received_and_deleted_as_others(
+    live: Live, calls: ContiguousCalls
 ) -> None:
-    plain, looked_at = await live.queue("plain"), await live.queue("looked-at")
+    plain, other = await live.queue("plain"), await live.queue("looked-at")
     sent = await send_all(live, plain)
-    await send_all(live, looked_at)
+    await send_all(live, other)
 
-    row = await receive(live, plain)
-    seen.allows = False
-    one_by_one = await receive(live, looked_at)  # the same messages, each looked at
+    messages = await receive(live, plain)
+    calls.allows = False
+    one_by_one = await receive(live, other)  # the same messages, each looked at
 
-    assert seen.rows == 1
-    assert [message["Body"] for message in row] == TEXTS
-    assert [message["MessageId"] for message in row] == [one["MessageId"] for one in sent]
-    assert [one["MD5OfBody"] for one in row] == [one["MD5OfMessageBody"] for one in sent]
-    assert without(row, BY_KEY) == without(one_by_one, BY_KEY)
-    deleted = await delete_all(live, plain, row)
+    assert calls.received == 1
+    assert [message["Body"] for message in messages] == TEXTS
+    assert [message["MessageId"] for message in messages] == [one["MessageId"] for one in sent]
+    assert [one["MD5OfBody"] for one in messages] == [one["MD5OfMessageBody"] for one in sent]
+    assert without(messages, BY_KEY) == without(one_by_one, BY_KEY)
+    deleted = await delete_all(live, plain, messages)
     assert deleted == {"Successful": [{"Id": f"e-{n}"} for n in range(10)]}
-    assert await delete_all(live, looked_at, one_by_one) == deleted
-    assert seen.acked == 2
+    assert await delete_all(live, other, one_by_one) == deleted
+    assert calls.acknowledged == 2
     await let_pass(live, 60)
-    assert await receive(live, plain) == await receive(live, looked_at) == []
+    assert await receive(live, plain) == await receive(live, other) == []
 
 
-async def test_a_row_may_come_back_in_part_and_in_any_order(live: Live, seen: Seen) -> None:
+async def test_contiguous_messages_may_be_deleted_in_part_and_in_any_order(
+    live: Live, calls: ContiguousCalls
+) -> None:
     url = await live.queue()
     await send_all(live, url)
-    row = await receive(live, url)
-    assert seen.rows == 1
+    messages = await receive(live, url)
+    assert calls.received == 1
 
-    for some in (row[5:][::-1], row[:2], row[2:5]):
+    for some in (messages[5:][::-1], messages[:2], messages[2:5]):
         assert len((await delete_all(live, url, some))["Successful"]) == len(some)
 
-    assert seen.acked == 0
+    assert calls.acknowledged == 0
     assert sum(live.kept().counts()) == 0
 
 
-async def test_a_row_that_was_deleted_is_deleted_again_with_success(live: Live) -> None:
+async def test_contiguous_messages_are_deleted_again_with_success(live: Live) -> None:
     url = await live.queue()
     await send_all(live, url)
-    row = await receive(live, url)
-    answer = await delete_all(live, url, row)
+    messages = await receive(live, url)
+    answer = await delete_all(live, url, messages)
 
-    assert await delete_all(live, url, row) == answer
+    assert await delete_all(live, url, messages) == answer
 
 
-async def test_a_delete_of_a_row_that_is_not_kept_is_refused(
+async def test_a_delete_that_is_not_durable_is_refused(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = await live.queue()
     await send_all(live, url)
-    row = await receive(live, url)
+    messages = await receive(live, url)
 
     def full(*_args: Any, **_how: Any) -> None:
         raise StorageFull("the disk is full")
@@ -227,7 +233,7 @@ async def test_a_delete_of_a_row_that_is_not_kept_is_refused(
         patch.setattr(live.storage, "enqueue", full)
         entries = [
             {"Id": str(n), "ReceiptHandle": message["ReceiptHandle"]}
-            for n, message in enumerate(row)
+            for n, message in enumerate(messages)
         ]
         refused = await live.refused("delete_message_batch", QueueUrl=url, Entries=entries)
         some = entries[:1]

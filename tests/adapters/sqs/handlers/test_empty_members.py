@@ -42,7 +42,7 @@ async def test_a_batch_of_deletes_without_failures(live: Live, is_alone: bool) -
     for _ in range(3):
         await send(live, url)
     handles = [message["ReceiptHandle"] for message in await receive(live, url)]
-    if is_alone:  # one out of a row goes another way than the row itself
+    if is_alone:  # a single message takes another way than contiguous ones
         del handles[:2]
 
     answer = await live.call(

@@ -122,7 +122,7 @@ def test_a_body_that_ends_as_one_of_a_list_does_is_shown_as_it_is() -> None:
 @example(0, [(None, b"\xff", ()), (None, b"text", ()), (None, b'"', ())])
 @example(0, [(b"\xff", b"text", ())])
 @example(0, [(b"\xff", b"text", ()), (None, b"\xff", ())])
-def test_rows_are_answered_as_messages_one_by_one_are(
+def test_contiguous_messages_are_answered_as_messages_one_by_one(
     first: int, kinds: list[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes], ...]]]
 ) -> None:
     records = [

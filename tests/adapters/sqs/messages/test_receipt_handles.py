@@ -82,7 +82,7 @@ def test_refusal_shows_a_bounded_part() -> None:
     assert len(caught.value.message) < 2_000
 
 
-def row_of(
+def contiguous_handles(
     number: int, first: int, count: int, attempt: int = 1, received: int = 5
 ) -> list[str]:
     handles = RECEIPTS.encode_contiguous(number, first, count, attempt, received)
@@ -95,10 +95,10 @@ def row_of(
     st.integers(1, CONTIGUOUS_MAX),
     st.integers(1, 9),
 )
-def test_handles_of_a_row_come_back_as_the_row(
+def test_contiguous_handles_decode_to_their_messages(
     number: int, first: int, count: int, attempt: int
 ) -> None:
-    handles = row_of(number, first, count, attempt)
+    handles = contiguous_handles(number, first, count, attempt)
     assert RECEIPTS.decode_contiguous(handles) == ContiguousReceipt(
         number, range(first, first + count), attempt, 5
     )
@@ -108,7 +108,7 @@ def test_handles_of_a_row_come_back_as_the_row(
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 2), st.integers(1, 4)), max_size=9))
-def test_handles_of_deliveries_are_those_of_their_rows(
+def test_handles_of_deliveries_are_those_of_their_contiguous_runs(
     runs: list[tuple[int, int, int]],
 ) -> None:
     deliveries: list[Delivery] = []
@@ -126,20 +126,20 @@ def test_handles_of_deliveries_are_those_of_their_rows(
     start = 0
     for number, attempt, count in runs:
         some = handles[start : start + count]
-        assert some == row_of(number, expected[start][1], count, attempt)
+        assert some == contiguous_handles(number, expected[start][1], count, attempt)
         start += count
 
 
-def test_a_handle_that_is_in_no_row_is_the_same_whatever_comes_with_it() -> None:
+def test_a_handle_on_its_own_does_not_depend_on_other_messages() -> None:
     deliveries = [Delivery(0, 1, 0, Record(offset, 0, None, None)) for offset in range(5, 8)]
     handles = RECEIPTS.encode(deliveries, 5, contiguous=False)
     assert RECEIPTS.encode(deliveries[::2], 5, contiguous=False) == handles[::2]
     assert [RECEIPTS.decode(handle).delivery_id.offset for handle in handles] == [5, 6, 7]
 
 
-def test_only_a_whole_row_in_its_order_is_one() -> None:
-    handles = row_of(0, 100, 4)
-    other = row_of(0, 100, 4, received=6)
+def test_only_complete_handles_in_order_are_contiguous() -> None:
+    handles = contiguous_handles(0, 100, 4)
+    other = contiguous_handles(0, 100, 4, received=6)
     for some in (
         handles[1:],
         handles[::-1],
@@ -159,8 +159,8 @@ def test_only_a_whole_row_in_its_order_is_one() -> None:
 
 
 def test_who_has_a_handle_cannot_make_that_of_the_next_message() -> None:
-    first, second = (a2b_base64(handle) for handle in row_of(0, 100, 2))
+    first, second = (a2b_base64(handle) for handle in contiguous_handles(0, 100, 2))
     made = bytearray(first)
-    made[30] = second[30]  # the place in the row
+    made[30] = second[30]  # the index in the run
     check_is_refused(b2a_base64(made, newline=False).decode())
     assert first[31:] != second[31:]
