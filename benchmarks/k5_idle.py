@@ -9,7 +9,7 @@ from benchmarks.sides import OURS, PEER, Options, temporary_folder
 from tests.support.gateway import Gateway
 from tests.support.kafka_server import KafkaServer
 from tests.support.kafka_wire import Connection, answers, batch
-from tests.support.proc import resident_bytes
+from tests.support.process_usage import resident_bytes
 from tests.support.topics import create_topic
 from tests.support.waiting import wait_until
 

@@ -13,7 +13,7 @@ from benchmarks.sides import OURS, Options, temporary_folder
 from benchmarks.watched_gateway import PLACE, TURN
 from gateway.testing.ports import free_port
 from tests.support.gateway import Gateway
-from tests.support.proc import resident_bytes
+from tests.support.process_usage import resident_bytes
 from tests.support.topics import create_topic
 
 BAR_MS: Final = 50.0

@@ -20,10 +20,10 @@ from benchmarks.mqtt.mosquitto import mosquitto_version
 from benchmarks.report import Ratio, Report, Row, Sample, kafka_versions
 from benchmarks.rounds import keep
 from benchmarks.sides import OURS, Options, temporary_folder
-from tests.security.healthy import HEALTHY
+from tests.security.well_behaved_clients import HEALTHY
 from tests.support.hostile import ADMIN, KAFKA, MQTT, SQS
 from tests.support.hostile.users import User
-from tests.support.proc import forget_peak, peak_bytes, resident_bytes
+from tests.support.process_usage import forget_peak, peak_bytes, resident_bytes
 
 PACKETS: Final = 60_000  # of each kind to each side, in all runs; --scale 17 is a million
 BAR_MS: Final = 50.0

@@ -21,7 +21,7 @@ from benchmarks.mqtt.sides import (
 from benchmarks.report import Sample
 from benchmarks.rounds import rows_of
 from benchmarks.sides import OURS, Options, client
-from tests.support.proc import resident_bytes
+from tests.support.process_usage import resident_bytes
 
 TOPICS: Final = 1_000_000
 IDS: Final = 50_000  # packet ids go round with the topics

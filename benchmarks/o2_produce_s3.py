@@ -9,7 +9,7 @@ from typing import Any, Final
 from benchmarks.report import Ratio, Row, Sample
 from benchmarks.s3.sides import POSTGRES, SQLITE, S3Report, S3Side, s3_side
 from benchmarks.sides import OURS, Options, client, wait_until_idle
-from tests.support.proc import cpu_s
+from tests.support.process_usage import cpu_s
 from tests.support.topics import create_topic
 
 PARTITIONS: Final = 6

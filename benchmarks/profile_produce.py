@@ -16,7 +16,7 @@ from typing import Any, Final
 from benchmarks.report import Report, Row, Sample
 from benchmarks.sides import Options, Side, interleaved, sides, temporary_folder
 from tests.support.kafka_wire import PRODUCE, Connection, batch, produce_body, request
-from tests.support.proc import cpu_s
+from tests.support.process_usage import cpu_s
 from tests.support.topics import create_topic
 
 REQUESTS: Final = 20_000

@@ -8,7 +8,7 @@ from benchmarks.report import Ratio, Report, Row, Sample
 from benchmarks.sides import OURS, Options, client, temporary_folder
 from tests.support.gateway import Gateway
 from tests.support.kafka_wire import answers
-from tests.support.proc import resident_bytes
+from tests.support.process_usage import resident_bytes
 from tests.support.waiting import wait_until
 
 TOPICS = 100

@@ -11,7 +11,7 @@ from benchmarks.rounds import ratio_to_peer, rows_of
 from benchmarks.sides import OURS, Options, client
 from benchmarks.sqs.report import SqsReport
 from benchmarks.sqs.sides import ELASTICMQ, GROUP, IN_MEMORY, SqsSide, all_sides, client_sample
-from tests.support.proc import resident_bytes
+from tests.support.process_usage import resident_bytes
 from tests.support.sqs_gateway import SqsGateway
 from tests.support.waiting import wait_until
 

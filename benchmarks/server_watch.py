@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from benchmarks.sides import Side
-from tests.support.proc import resident_bytes
+from tests.support.process_usage import resident_bytes
 
 BLOCK_BYTES = 512  # the unit of st_blocks, whatever the file system
 LOOK_AGAIN_S = 0.25

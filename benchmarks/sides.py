@@ -17,7 +17,7 @@ from benchmarks.report import Sample
 from gateway.testing.process import Program
 from tests.support.gateway import Gateway
 from tests.support.kafka_server import KafkaServer
-from tests.support.proc import cpu_s
+from tests.support.process_usage import cpu_s
 from tests.support.toolchain import CACHE, ROOT, ToolMissing, need
 
 OURS: Final = "headgate"

@@ -26,7 +26,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.clients.sqs_wire import SqsFault
-from tests.support.proc import cpu_s, resident_bytes
+from tests.support.process_usage import cpu_s, resident_bytes
 
 _HEADER: Final = "deliver-at"
 _STALLED_S_MAX: Final = 20.0

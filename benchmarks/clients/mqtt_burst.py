@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from benchmarks.clients.mqtt_packets import Table
 from benchmarks.clients.mqtt_streams import MqttFault, add_subscriptions, open_socket
-from tests.support.proc import cpu_s, resident_bytes
+from tests.support.process_usage import cpu_s, resident_bytes
 
 SLOWER: Final = 3
 SILENT_S_MAX: Final = 5.0  # after which what has not come is lost

@@ -24,7 +24,7 @@ from benchmarks.clients.mqtt_streams import (
     adopt,
     open_socket,
 )
-from tests.support.proc import cpu_s
+from tests.support.process_usage import cpu_s
 
 STALLED_S_MAX: Final = 15.0
 _PIECES: Final = 8  # an eighth of what may be ahead is worth a write

@@ -15,7 +15,7 @@ from typing import Any, Final
 from benchmarks.clients.connections import close_all, open_many, raise_file_limit, watch_all
 from benchmarks.clients.mqtt_packets import Table
 from benchmarks.clients.mqtt_streams import MqttFault, open_socket
-from tests.support.proc import cpu_s
+from tests.support.process_usage import cpu_s
 
 _STALLED_S_MAX: Final = 15.0
 _READ_BYTES: Final = 4_096  # each read allocates as much

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from benchmarks.clients.connections import close_all, open_many, ping_all, raise_file_limit
 from benchmarks.clients.mqtt_packets import DISCONNECT
-from tests.support.proc import resident_bytes
+from tests.support.process_usage import resident_bytes
 
 _SETTLE_S: Final = 1.0
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from benchmarks.clients.mqtt_packets import ACK_BYTES, Table, acks
 from benchmarks.clients.mqtt_streams import MqttFault, open_socket
-from tests.support.proc import cpu_s
+from tests.support.process_usage import cpu_s
 
 _STALLED_S_MAX: Final = 15.0
 _ID: Final = 1

@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 
 from benchmarks.clients.sqs_wire import ANY_KEY, Signer, SqsFault, take_turns
-from tests.support.proc import cpu_s
+from tests.support.process_usage import cpu_s
 
 _BATCH: Final = 10
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from benchmarks.clients.connections import raise_file_limit
 from benchmarks.clients.sqs_wire import ANY_KEY, Signer, open_socket
-from tests.support.proc import cpu_s, resident_bytes
+from tests.support.process_usage import cpu_s, resident_bytes
 
 _WAIT_S: Final = 20
 _SETTLE_S: Final = 2.0

@@ -7,7 +7,7 @@ import time
 from typing import Any, Final
 
 from benchmarks.clients.sqs_wire import ANY_KEY, Signer, SqsFault, bodies, take_turns
-from tests.support.proc import cpu_s
+from tests.support.process_usage import cpu_s
 
 _BODIES: Final = 1_000  # different ones; signed before the clock starts
 

@@ -6,8 +6,8 @@ from typing import ClassVar, Final
 
 from benchmarks.mqtt.mosquitto import Mosquitto
 from benchmarks.watched_gateway import PLACE, TURN
-from tests.security.guarded import ADMINISTRATOR, PASSWORD, GuardedGateway
-from tests.security.healthy import NAME
+from tests.security.gateway_with_users import ADMINISTRATOR, PASSWORD, GuardedGateway
+from tests.security.well_behaved_clients import NAME
 from tests.support.hostile import kafka
 from tests.support.hostile.users import User
 from tests.support.kafka_server import KafkaServer

@@ -17,7 +17,7 @@ from benchmarks.sides import OURS, client, temporary_folder
 from gateway.testing.ports import free_port
 from gateway.testing.process import Program
 from tests.support.gateway import Gateway
-from tests.support.proc import cpu_s
+from tests.support.process_usage import cpu_s
 from tests.support.toolchain import ROOT
 from tests.support.waiting import wait_until
 

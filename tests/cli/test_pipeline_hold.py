@@ -14,8 +14,8 @@ from gateway.model import PartitionIdentity, TopicName
 from gateway.records.codec import encode_batch
 from gateway.topics.manager import Topic
 from gateway.writer import Write
-from tests.gateway.admin.house import Setup, running_admin, settings_for
-from tests.gateway.house import outcome
+from tests.gateway.admin.kernel_with_admin import Setup, running_admin, settings_for
+from tests.gateway.kernel_in_memory import outcome
 
 ORDERS = TopicName("default", "orders")
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from tests.support.gateway import Gateway
-from tests.support.proc import cpu_s, resident_bytes
+from tests.support.process_usage import cpu_s, resident_bytes
 from tests.support.waiting import wait_until
 
 SILENT: Final = 10_000

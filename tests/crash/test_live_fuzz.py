@@ -15,11 +15,11 @@ import pytest
 from tests.crash.silent_connections import check_log
 from tests.interop.kafka.clients import CONFLUENT, KAFKA_PYTHON, Member
 from tests.interop.kafka.programs.protocol import Message
+from tests.support.frame_recorder import Recorder
 from tests.support.gateway import Gateway
 from tests.support.hostile.kafka import mutated
 from tests.support.kafka_wire import API_VERSIONS, Connection, batch, request
-from tests.support.proc import resident_bytes
-from tests.support.recording import Recorder
+from tests.support.process_usage import resident_bytes
 from tests.support.topics import create_topic, fresh_name
 from tests.support.waiting import wait_until
 

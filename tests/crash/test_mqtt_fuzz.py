@@ -17,7 +17,7 @@ from tests.support.hostile.mqtt import PACKETS_PER_CONNECTION, thrown_at_once
 from tests.support.mqtt_gateway import MqttGateway
 from tests.support.mqtt_raw import RawClient
 from tests.support.mqtt_wire import Kind
-from tests.support.proc import resident_bytes
+from tests.support.process_usage import resident_bytes
 
 pytestmark = pytest.mark.crash
 

@@ -14,7 +14,7 @@ import pytest
 from tests.crash.s3_gateways import SETTINGS
 from tests.support import kafka_wire
 from tests.support.gateway import Gateway
-from tests.support.proc import forget_peak, peak_bytes, resident_bytes
+from tests.support.process_usage import forget_peak, peak_bytes, resident_bytes
 from tests.support.s3_proxy import Answer, S3Proxy
 from tests.support.s3_servers import moto
 from tests.support.topics import create_topic

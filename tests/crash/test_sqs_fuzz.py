@@ -18,7 +18,7 @@ import pytest
 from tests.crash import silent_connections
 from tests.crash.silent_connections import check_log, check_silence
 from tests.support.hostile.sqs import QUEUES, thrown_at_once
-from tests.support.proc import resident_bytes
+from tests.support.process_usage import resident_bytes
 from tests.support.sqs_gateway import SqsGateway
 from tests.support.sqs_raw import Gone, JsonClient, Refused, exchange
 

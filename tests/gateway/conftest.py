@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from gateway.metadata.sql import SqlMetadata
-from tests.gateway.house import House, running
+from tests.gateway.kernel_in_memory import House, running
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])

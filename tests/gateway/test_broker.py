@@ -17,7 +17,7 @@ from gateway.model import Buffer, parse_batch_header
 from gateway.partition import Partition
 from gateway.tail import Tail
 from gateway.writer import Write
-from tests.gateway.house import House, running
+from tests.gateway.kernel_in_memory import House, running
 from tests.support.batches import sample_batch
 
 

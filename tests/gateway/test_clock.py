@@ -9,7 +9,7 @@ from gateway.clock import STEPS_MAX, ManualClock, SystemClock
 from gateway.groups.model import GroupState
 from gateway.writer import Write
 from tests.gateway.groups.clients import NAME, Clients
-from tests.gateway.house import running
+from tests.gateway.kernel_in_memory import running
 from tests.gateway.test_broker import append
 from tests.support.batches import sample_batch
 

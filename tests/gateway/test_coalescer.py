@@ -29,7 +29,7 @@ from gateway.records.record_run import RecordRun
 from gateway.records.singles import RecordFrame, SingleRecords
 from gateway.storage import OnDone
 from gateway.writer import Write
-from tests.gateway.house import House, running
+from tests.gateway.kernel_in_memory import House, running
 from tests.support.examples import examples
 
 

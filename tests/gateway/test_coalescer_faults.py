@@ -11,7 +11,7 @@ from gateway.coalescer import Coalescer
 from gateway.errors import StorageUnavailable
 from gateway.records.codec import NO_HEADERS
 from gateway.records.record_run import RecordRun
-from tests.gateway.house import outcome, running
+from tests.gateway.kernel_in_memory import outcome, running
 
 WITHIN_S = 10
 

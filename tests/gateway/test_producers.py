@@ -10,7 +10,7 @@ from gateway.partition import Partition
 from gateway.producers import PRODUCERS_TOPIC, ProducerStates
 from gateway.streams import InternalStream
 from gateway.writer import Duplicate, Write
-from tests.gateway.house import House
+from tests.gateway.kernel_in_memory import House
 from tests.gateway.test_broker import append
 from tests.support.batches import sample_batch
 

@@ -12,7 +12,7 @@ from gateway.records.codec import NewRecord, encode_batch
 from gateway.storage import KeySpans, WantedKeys
 from gateway.topics.manager import Topic
 from gateway.writer import Write
-from tests.gateway.house import House, outcome
+from tests.gateway.kernel_in_memory import House, outcome
 
 RED, BLUE = ("colour", b"red"), ("colour", b"blue")
 

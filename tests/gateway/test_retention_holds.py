@@ -15,7 +15,7 @@ from gateway.retention_holds import HOLDS_MAX, HolderKind, RetentionHolds
 from gateway.upkeep.retention import Retention
 from gateway.writer import Write
 from storage_adapters.memory import MemoryStorage
-from tests.gateway.house import House, outcome, running
+from tests.gateway.kernel_in_memory import House, outcome, running
 
 DAY_MS = 86_400_000
 QUEUE = HolderKind.QUEUE

@@ -15,7 +15,7 @@ from gateway.partition import Partition
 from gateway.records.codec import NO_HEADERS
 from gateway.records.record_run import RecordRun
 from gateway.streams import VALUE_BYTES_MAX, InternalStream, Item
-from tests.gateway.house import House, outcome, running
+from tests.gateway.kernel_in_memory import House, outcome, running
 from tests.support.examples import examples
 
 

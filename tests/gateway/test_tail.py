@@ -15,7 +15,7 @@ from gateway.records.codec import NO_HEADERS
 from gateway.records.record_run import RecordRun
 from gateway.tail import TAIL_LIVE_BYTES_MAX, Tail
 from gateway.writer import Write
-from tests.gateway.house import House, running
+from tests.gateway.kernel_in_memory import House, running
 from tests.support.batches import sample_batch
 from tests.support.examples import examples
 

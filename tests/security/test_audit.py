@@ -30,7 +30,7 @@ from tests.interop.mqtt.programs.secure_paho import SecurePaho
 from tests.interop.mqtt.secured import add_user
 from tests.interop.sqs.programs.client_api import Endpoint
 from tests.interop.sqs.programs.with_boto3 import Boto3
-from tests.security.lines import logged, wait_logged
+from tests.security.log_lines import logged, wait_logged
 from tests.support.sqs_gateway import SqsGateway
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("security-audit")]

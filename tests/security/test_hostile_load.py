@@ -12,12 +12,12 @@ from typing import Final
 import pytest
 
 from tests.crash.silent_connections import check_log
-from tests.security.guarded import ADMINISTRATOR, PASSWORD, GuardedGateway
-from tests.security.healthy import HEALTHY, NAME
+from tests.security.gateway_with_users import ADMINISTRATOR, PASSWORD, GuardedGateway
+from tests.security.well_behaved_clients import HEALTHY, NAME
 from tests.support.hostile import ADMIN, KAFKA, MQTT, PROTOCOLS, SQS, kafka, speech
 from tests.support.hostile.throwing import throwing
 from tests.support.hostile.users import User
-from tests.support.proc import resident_bytes
+from tests.support.process_usage import resident_bytes
 
 pytestmark = pytest.mark.crash
 

@@ -15,7 +15,7 @@ from gateway.config.loader import load_settings
 from gateway.config.text import format_value
 from gateway.testing.ports import free_port
 from tests.interop.mqtt.secured import add_user
-from tests.security.lines import wait_logged
+from tests.security.log_lines import wait_logged
 from tests.support.certificates import make_certificate
 from tests.support.client_certificates import make_client_certificate
 from tests.support.gateway import Gateway

@@ -9,7 +9,7 @@ import pytest
 from tests.crash.silent_connections import check_log
 from tests.support.gateway import Gateway
 from tests.support.kafka_wire import FETCH, Connection, batch, request
-from tests.support.proc import forget_peak, peak_bytes, resident_bytes
+from tests.support.process_usage import forget_peak, peak_bytes, resident_bytes
 from tests.support.topics import create_topic
 
 pytestmark = pytest.mark.crash

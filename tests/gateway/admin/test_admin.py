@@ -29,7 +29,7 @@ from gateway.model import TopicName
 from gateway.records.codec import encode_batch
 from gateway.retention_holds import HolderKind
 from gateway.writer import Write
-from tests.gateway.admin.house import Setup, running_admin
+from tests.gateway.admin.kernel_with_admin import Setup, running_admin
 
 
 @pytest.fixture

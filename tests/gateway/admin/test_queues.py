@@ -15,7 +15,7 @@ from gateway.queues.manager import Queue
 from gateway.queues.model import Outcome, QueueSettings
 from gateway.records.codec import NO_HEADERS
 from gateway.records.record_run import RecordRun
-from tests.gateway.admin.house import Setup, running_admin
+from tests.gateway.admin.kernel_with_admin import Setup, running_admin
 from tests.gateway.queues.clients import DEADLINE_S, found, kept, send, settle, take
 
 

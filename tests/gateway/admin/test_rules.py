@@ -9,7 +9,7 @@ import pytest
 
 from gateway.auth.rules import RuleBook
 from gateway.cli.admin_client import Refused
-from tests.gateway.admin.house import running_admin
+from tests.gateway.admin.kernel_with_admin import running_admin
 
 STATIC = '[{principal = "bob", operation = "write", pattern = "prefix", name = "t"}]'
 MQTT_RULE = {

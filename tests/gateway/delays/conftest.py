@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.delays.world import World, running
+from tests.gateway.delays.delay_node import World, running
 
 
 @pytest.fixture

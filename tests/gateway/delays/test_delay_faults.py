@@ -9,8 +9,8 @@ from gateway.coalescer import Coalescer
 from gateway.delays.due_message_cache import KEEP_MS
 from gateway.records.codec import NO_HEADERS
 from gateway.records.record_run import RecordRun
-from tests.gateway.delays.world import World
-from tests.gateway.house import outcome
+from tests.gateway.delays.delay_node import World
+from tests.gateway.kernel_in_memory import outcome
 
 READ_BACK_MS = 2 * KEEP_MS
 

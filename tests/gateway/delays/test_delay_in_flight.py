@@ -24,8 +24,8 @@ from gateway.records.codec import NO_HEADERS
 from gateway.records.record_run import RecordRun
 from gateway.records.runs import nullable
 from gateway.storage import OnDone
-from tests.gateway.delays.flight_model import Ending, Message, both
-from tests.gateway.delays.slow_world import ClockLoop, SlowWorld
+from tests.gateway.delays.in_flight_model import Ending, Message, both
+from tests.gateway.delays.slow_delay_node import ClockLoop, SlowWorld
 
 AFTERS_MS = (0, 1, 40, 251, 300, 5_000, 70_000)
 TO_NEXT = 0

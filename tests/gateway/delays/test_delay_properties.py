@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gateway.clock import ManualClock
 from gateway.delays.manager import DelayBounds
 from gateway.topics.manager import Topic
-from tests.gateway.delays.world import World, running
-from tests.gateway.house import outcome
+from tests.gateway.delays.delay_node import World, running
+from tests.gateway.kernel_in_memory import outcome
 from tests.support.examples import examples
 
 AFTERS_MS = (0, 1, 40, 300, 5_000, 70_000, 3_600_000, 40 * 86_400_000)

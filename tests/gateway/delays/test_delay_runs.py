@@ -17,9 +17,9 @@ from gateway.records.codec import NO_HEADERS, encode_batch
 from gateway.records.record_run import RecordRun
 from gateway.storage import OnDone
 from gateway.topics.manager import Topic
+from tests.gateway.delays.delay_node import World, running
 from tests.gateway.delays.test_delay_split import produce, record
-from tests.gateway.delays.world import World, running
-from tests.gateway.house import outcome
+from tests.gateway.kernel_in_memory import outcome
 
 SOON_MS = STAGE_AHEAD_MS // 2
 LATER_MS = 5_000

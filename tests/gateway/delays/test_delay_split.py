@@ -22,8 +22,8 @@ from gateway.records.compression import GZIP, LZ4, compress
 from gateway.streams import InternalStream
 from gateway.topics.manager import Topic
 from gateway.writer import Duplicate
-from tests.gateway.delays.world import World
-from tests.gateway.house import outcome
+from tests.gateway.delays.delay_node import World
+from tests.gateway.kernel_in_memory import outcome
 from tests.support.batches import patched
 
 LATER_MS = 60_000

@@ -13,8 +13,8 @@ from gateway.errors import MessageTooLarge, Overloaded, PolicyViolation, Storage
 from gateway.model import parse_batch_header
 from gateway.records.codec import NO_HEADERS
 from gateway.records.record_run import RecordRun
-from tests.gateway.delays.world import World, running
-from tests.gateway.house import outcome
+from tests.gateway.delays.delay_node import World, running
+from tests.gateway.kernel_in_memory import outcome
 from tests.support.waiting import until
 
 YEAR_MS = 365 * 86_400_000

@@ -7,8 +7,8 @@ from gateway.groups.cursors import Commit, CursorManager
 from gateway.groups.expiry import OffsetExpiry
 from gateway.groups.manager import GroupManager
 from gateway.groups.model import GroupName, GroupState, JoinRequest, JoinResult, SyncResult
-from tests.gateway.groups.world import request
-from tests.gateway.house import GROUPS, House, outcome
+from tests.gateway.groups.group_under_test import request
+from tests.gateway.kernel_in_memory import GROUPS, House, outcome
 
 NAME = GroupName("default", "g")
 RETENTION_MS = GROUPS.offsets_retention_ms

@@ -9,8 +9,8 @@ from gateway.errors import GroupFull, MemberIdRequired
 from gateway.groups.cursors import NO_EXPIRY, Commit
 from gateway.groups.model import GroupName
 from tests.gateway.groups.clients import NAME, Clients
-from tests.gateway.groups.world import request
-from tests.gateway.house import House, outcome
+from tests.gateway.groups.group_under_test import request
+from tests.gateway.kernel_in_memory import House, outcome
 
 BOUNDED = GroupsConfig(initial_rebalance_delay_ms=0, groups_max=2)
 OTHER, THIRD = GroupName("default", "other"), GroupName("default", "third")

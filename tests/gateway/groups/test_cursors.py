@@ -12,7 +12,7 @@ from gateway.groups.cursors import Commit, CursorManager, group_key, parse_group
 from gateway.groups.model import GroupName
 from gateway.streams import InternalStream
 from gateway.topics.manager import Topic
-from tests.gateway.house import GROUPS, House, outcome, running
+from tests.gateway.kernel_in_memory import GROUPS, House, outcome, running
 
 GROUP = GroupName("default", "readers")
 

@@ -9,7 +9,7 @@ from gateway.errors import (
 from gateway.groups.cursors import Commit
 from gateway.groups.model import GroupName
 from tests.gateway.groups.clients import NAME, RETENTION_MS, Clients
-from tests.gateway.house import House, outcome
+from tests.gateway.kernel_in_memory import House, outcome
 
 
 class TestDeleting:

@@ -11,7 +11,7 @@ from gateway.errors import (
     UnknownMember,
 )
 from gateway.groups.model import TRANSITIONS, GroupState
-from tests.gateway.groups.world import (
+from tests.gateway.groups.group_under_test import (
     DELAY_MS,
     RANGE,
     REBALANCE_MS,

@@ -23,8 +23,8 @@ from gateway.groups.model import GroupName, GroupState, JoinResult
 from gateway.groups.store import decode_group, encode_group
 from gateway.streams import VALUE_BYTES_MAX, InternalStream
 from tests.gateway.groups.clients import NAME, RETENTION_MS, Clients
-from tests.gateway.groups.world import RANGE, SESSION_MS, request
-from tests.gateway.house import GROUPS, House
+from tests.gateway.groups.group_under_test import RANGE, SESSION_MS, request
+from tests.gateway.kernel_in_memory import GROUPS, House
 
 
 class TestRequests:

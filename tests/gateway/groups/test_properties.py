@@ -17,7 +17,7 @@ from gateway.errors import (
     UnknownMember,
 )
 from gateway.groups.model import GroupState, JoinResult, SyncResult
-from tests.gateway.groups.world import (
+from tests.gateway.groups.group_under_test import (
     DELAY_MS,
     REBALANCE_MS,
     SESSION_MS,

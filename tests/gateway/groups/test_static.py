@@ -6,7 +6,7 @@ from gateway.errors import (
     FencedInstance,
 )
 from gateway.groups.model import GroupState
-from tests.gateway.groups.world import (
+from tests.gateway.groups.group_under_test import (
     DELAY_MS,
     REBALANCE_MS,
     SESSION_MS,

@@ -11,7 +11,7 @@ from gateway.errors import (
 )
 from gateway.groups.group import NEW_MEMBER_JOIN_TIMEOUT_MS
 from gateway.groups.model import GroupState
-from tests.gateway.groups.world import (
+from tests.gateway.groups.group_under_test import (
     DELAY_MS,
     REBALANCE_MS,
     SESSION_MS,

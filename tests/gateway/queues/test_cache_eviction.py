@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gateway.queues.manager import Queue
 from gateway.queues.model import Delivery, QueueSettings
-from tests.gateway.queues.world import World, running, settle, take, values
+from tests.gateway.queues.queue_node import World, running, settle, take, values
 
 COUNT = 10
 

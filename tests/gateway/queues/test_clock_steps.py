@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.gateway.queues.queue_node import World, running, take, values
 from tests.gateway.queues.test_contiguous import take_contiguous
-from tests.gateway.queues.world import World, running, take, values
 
 HOUR_MS = 3_600_000
 RETENTION_MS = 60_000

@@ -20,8 +20,16 @@ from gateway.queues.queue import Queue
 from gateway.records.codec import NO_HEADERS, encode_batch
 from gateway.records.record_run import RecordRun
 from gateway.writer import Write
+from tests.gateway.queues.queue_node import (
+    World,
+    is_fed,
+    running,
+    settle,
+    take,
+    take_now,
+    values,
+)
 from tests.gateway.queues.test_journal import drain, fill
-from tests.gateway.queues.world import World, is_fed, running, settle, take, take_now, values
 
 
 def show(_partition: Partition, records: Sequence[Record]) -> Columns:

@@ -16,8 +16,8 @@ from gateway.queues.model import Outcome
 from gateway.records.codec import I64_MAX, NO_HEADERS, encode_batch, encode_runs
 from gateway.records.message_ids import message_id
 from gateway.records.record_run import RecordRun
-from tests.gateway.house import outcome
-from tests.gateway.queues.world import (
+from tests.gateway.kernel_in_memory import outcome
+from tests.gateway.queues.queue_node import (
     World,
     extend,
     headers_of,

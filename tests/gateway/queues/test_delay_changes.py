@@ -9,7 +9,7 @@ from features.queue.model import Order
 from gateway.queues.delay_changes import EARLIER_MAX, current_delay, earlier_delays
 from gateway.queues.manager import Queue
 from gateway.queues.model import EarlierDelay, QueueRow, QueueSettings
-from tests.gateway.queues.world import World, is_fed, running, take, values
+from tests.gateway.queues.queue_node import World, is_fed, running, take, values
 
 LONG_MS = 300_000
 

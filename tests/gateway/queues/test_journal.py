@@ -10,7 +10,7 @@ from gateway.queues import journal as queue_journal
 from gateway.queues.journal_entries import LARGE_BYTES
 from gateway.queues.model import Outcome
 from gateway.storage import Entry, OnDone
-from tests.gateway.queues.world import (
+from tests.gateway.queues.queue_node import (
     World,
     is_fed,
     running,

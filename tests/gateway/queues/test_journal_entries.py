@@ -12,7 +12,7 @@ from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Order, Policy, Run
 from gateway.queues.journal_entries import LaneChanges
 from gateway.queues.model import Outcome
-from tests.gateway.queues.world import is_fed, running, take
+from tests.gateway.queues.queue_node import is_fed, running, take
 
 ACK = Outcome.ACK
 POLICY = Policy(Order.FAIR)

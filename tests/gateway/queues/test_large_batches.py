@@ -18,8 +18,8 @@ from gateway.queues.model import Delivery
 from gateway.records.codec import decode_batch, encode_batch
 from gateway.records.compression import GZIP, compress
 from gateway.records.decoding_cost import LOOP_WORK_MAX, decoding_cost_of
-from tests.gateway.house import outcome
-from tests.gateway.queues.world import World, is_fed, running, settle, take, values
+from tests.gateway.kernel_in_memory import outcome
+from tests.gateway.queues.queue_node import World, is_fed, running, settle, take, values
 from tests.support.batches import patched
 
 NOW_UNIX_MS = 1_700_000_000_000

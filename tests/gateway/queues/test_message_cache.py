@@ -15,8 +15,8 @@ from gateway.queues.manager import Queue
 from gateway.queues.message_cache import Body, MessageCache, Unreadable
 from gateway.records.codec import encode_batch
 from gateway.records.compression import compress, decompress
-from tests.gateway.house import outcome
-from tests.gateway.queues.world import World, is_fed, running, settle, take, values
+from tests.gateway.kernel_in_memory import outcome
+from tests.gateway.queues.queue_node import World, is_fed, running, settle, take, values
 
 pytestmark = pytest.mark.timeout(60)  # a search that finds nothing must end, too
 

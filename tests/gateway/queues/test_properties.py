@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from features.queue.model import Result
 from gateway.queues.manager import Queue
 from gateway.queues.model import Delivery, Outcome
-from tests.gateway.house import outcome
-from tests.gateway.queues.world import World, extend, is_fed, settle, take
+from tests.gateway.kernel_in_memory import outcome
+from tests.gateway.queues.queue_node import World, extend, is_fed, settle, take
 from tests.support.examples import examples
 
 LEASE_MS = 10_000

@@ -10,8 +10,8 @@ from gateway.errors import Overloaded, TopicNotFound
 from gateway.model import TopicName
 from gateway.queues.manager import Queue, QueueExists
 from gateway.queues.model import Delivery, DeliveryId, Outcome, QueueSettings
-from tests.gateway.house import outcome
-from tests.gateway.queues.world import (
+from tests.gateway.kernel_in_memory import outcome
+from tests.gateway.queues.queue_node import (
     extend,
     is_fed,
     running,

@@ -10,8 +10,16 @@ from gateway.queues.model import Delivery, Outcome
 from gateway.queues.receivers import LOOK_MS
 from gateway.records.codec import NO_HEADERS, encode_headers
 from gateway.records.record_run import RecordRun
-from tests.gateway.house import outcome
-from tests.gateway.queues.world import World, is_fed, running, settle, take, take_now, values
+from tests.gateway.kernel_in_memory import outcome
+from tests.gateway.queues.queue_node import (
+    World,
+    is_fed,
+    running,
+    settle,
+    take,
+    take_now,
+    values,
+)
 
 
 async def test_what_was_sent_is_received_once(tmp_path: Path) -> None:

@@ -9,7 +9,15 @@ from gateway.model import TopicName
 from gateway.queues.manager import Queue
 from gateway.queues.model import Outcome
 from gateway.queues.redrive import KEPT_MAX
-from tests.gateway.queues.world import World, headers_of, is_fed, running, settle, take, values
+from tests.gateway.queues.queue_node import (
+    World,
+    headers_of,
+    is_fed,
+    running,
+    settle,
+    take,
+    values,
+)
 
 
 async def dead_letters(world: World, count: int) -> tuple[Queue, Queue]:

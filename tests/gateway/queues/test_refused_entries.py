@@ -15,8 +15,8 @@ from gateway.queues.journal_entries import GATHERED_BYTES_MAX, LARGE_BYTES, Entr
 from gateway.records.codec import iter_records
 from gateway.storage import Entry, OnDone
 from storage_adapters.memory import MemoryStorage
-from tests.gateway import house as houses
-from tests.gateway.house import House, outcome, running
+from tests.gateway import kernel_in_memory as houses
+from tests.gateway.kernel_in_memory import House, outcome, running
 
 FAIR = Policy(Order.FAIR)
 PIECE_BYTES = 1 << 19

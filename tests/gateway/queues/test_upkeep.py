@@ -14,8 +14,7 @@ from gateway.queues.lanes import QueueLane
 from gateway.queues.manager import Queue
 from gateway.queues.message_cache import Body
 from gateway.queues.model import Outcome, QueueRow, QueueSettings
-from tests.gateway.queues.test_journal import drain, fill
-from tests.gateway.queues.world import (
+from tests.gateway.queues.queue_node import (
     World,
     headers_of,
     is_fed,
@@ -26,6 +25,7 @@ from tests.gateway.queues.world import (
     try_settle,
     values,
 )
+from tests.gateway.queues.test_journal import drain, fill
 
 
 def held_offset(world: World, queue: Queue) -> int | None:

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.errors import CorruptBatch
 from gateway.records.stored_batches import OTHERS, TOPICS_MAX, StoredBatches
-from tests.gateway.house import running
+from tests.gateway.kernel_in_memory import running
 from tests.support.batches import sample_batch
 
 

@@ -18,7 +18,7 @@ from gateway.topics.manager import Topic
 from gateway.upkeep.archive_holds import ArchiveHolds
 from gateway.upkeep.retention import Retention
 from gateway.writer import Write
-from tests.gateway.house import GROUPS, House, outcome, running
+from tests.gateway.kernel_in_memory import GROUPS, House, outcome, running
 
 DAY_MS = 86_400_000
 LAKE = GroupName("default", "lake")

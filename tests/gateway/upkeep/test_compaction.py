@@ -18,8 +18,8 @@ from gateway.upkeep.compaction import RETRY_MS, Clean
 from gateway.upkeep.compaction_throttle import CompactionStopped, ReadThrottle
 from gateway.upkeep.retention import Retention
 from gateway.writer import Write
-from tests.gateway.house import outcome, running
-from tests.gateway.upkeep.compaction_house import Cleaned, numbered
+from tests.gateway.kernel_in_memory import outcome, running
+from tests.gateway.upkeep.kernel_with_compaction import Cleaned, numbered
 
 DAY_MS = 86_400_000
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from gateway.partition import Partition
 from gateway.retention_holds import HolderKind
-from tests.gateway.house import outcome, running
-from tests.gateway.upkeep.compaction_house import Cleaned
+from tests.gateway.kernel_in_memory import outcome, running
+from tests.gateway.upkeep.kernel_with_compaction import Cleaned
 from tests.support.examples import examples
 
 

@@ -9,7 +9,7 @@ from gateway.metrics import Metrics
 from gateway.model import Buffer
 from gateway.records.keys import keys_of_batch
 from gateway.upkeep.key_indexer import KeyIndexer
-from tests.gateway.house import running
+from tests.gateway.kernel_in_memory import running
 
 
 class Indexes:

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.errors import PolicyViolation
 from gateway.upkeep.scrub import Scrub, ScrubState, _damaged
-from tests.gateway.house import House, running
+from tests.gateway.kernel_in_memory import House, running
 from tests.support.batches import sample_batch
 
 

@@ -11,7 +11,7 @@ from tests.support import mqtt_wire as wire
 from tests.support.mqtt_gateway import MqttGateway
 from tests.support.mqtt_raw import RawClient
 from tests.support.mqtt_wire import V3_1_1, Kind
-from tests.support.proc import resident_bytes
+from tests.support.process_usage import resident_bytes
 from tests.support.waiting import wait_until
 
 COUNT: Final = 100_000

@@ -20,7 +20,7 @@ from gateway.groups.manager import GroupManager
 from gateway.groups.model import GroupName, GroupState
 from tests.adapters.kafka.codecs import kio_codec
 from tests.adapters.kafka.handlers.handler_fixture import Rig, request_class_of
-from tests.gateway.groups.world import SESSION_MS, subscription
+from tests.gateway.groups.group_under_test import SESSION_MS, subscription
 
 CONFIG = GroupsConfig(initial_rebalance_delay_ms=0)
 GROUP = "readers"

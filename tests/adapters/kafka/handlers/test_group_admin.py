@@ -16,7 +16,7 @@ from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from tests.adapters.kafka.handlers.group_fixture import GROUP, GroupRig
 from tests.adapters.kafka.handlers.handler_fixture import ADVERTISED, NODE_ID, Rig
-from tests.gateway.groups.world import subscription
+from tests.gateway.groups.group_under_test import subscription
 
 GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2
 

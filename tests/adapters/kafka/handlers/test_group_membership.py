@@ -12,7 +12,7 @@ from gateway.config.settings import GroupsConfig
 from gateway.groups.model import GroupName, GroupState
 from tests.adapters.kafka.handlers.group_fixture import GROUP, GroupRig
 from tests.adapters.kafka.handlers.handler_fixture import Rig
-from tests.gateway.groups.world import request, subscription
+from tests.gateway.groups.group_under_test import request, subscription
 
 
 @pytest.fixture

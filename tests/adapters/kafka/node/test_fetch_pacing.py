@@ -4,7 +4,7 @@ from pathlib import Path
 
 from adapters.kafka.node.fetch_pacing import BESIDE_APPENDS_BYTES, FetchPacing
 from gateway.writer import Write
-from tests.gateway.house import outcome, running
+from tests.gateway.kernel_in_memory import outcome, running
 from tests.support.batches import sample_batch
 
 MUCH = 10 * BESIDE_APPENDS_BYTES

@@ -29,7 +29,7 @@ from gateway.model import TopicName
 from gateway.records.codec import NO_HEADERS
 from gateway.records.record_run import RecordRun
 from gateway.streams import VALUE_BYTES_MAX
-from tests.gateway.house import House, outcome, running
+from tests.gateway.kernel_in_memory import House, outcome, running
 from tests.support.examples import examples
 
 CONFIG = MqttConfig()

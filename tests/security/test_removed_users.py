@@ -9,7 +9,7 @@ import pytest
 
 from tests.interop.sqs.programs.client_api import Refused
 from tests.interop.sqs.programs.with_boto3 import Boto3
-from tests.security.guarded import ANONYMOUS, PASSWORD, GuardedGateway
+from tests.security.gateway_with_users import ANONYMOUS, PASSWORD, GuardedGateway
 from tests.support.kafka_wire import FETCH, METADATA, fetch_body, fetch_records, request
 from tests.support.mqtt_raw import RawClient
 from tests.support.mqtt_wire import V3_1_1, V5, Kind, connect

@@ -8,7 +8,7 @@ from gateway.records.codec import decode_batch, encode_batch
 from gateway.streams import InternalStream
 from gateway.upkeep.compaction import COMPACTION_TOPIC, Compaction
 from gateway.writer import Write
-from tests.gateway.house import House, outcome
+from tests.gateway.kernel_in_memory import House, outcome
 
 CONFIG = CompactionConfig(interval_ms=10, bytes_per_s_max=1 << 40)
 

@@ -13,7 +13,7 @@ from tests.adapters.mqtt.live import DEADLINE_S, Client, Live, running
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_gateway import MqttGateway
 from tests.support.mqtt_wire import Kind, Prop, WillMessage
-from tests.support.proc import resident_bytes
+from tests.support.process_usage import resident_bytes
 from tests.support.waiting import until, wait_until
 
 MIB = 1024 * 1024

@@ -17,7 +17,7 @@ from gateway.partition import Partition
 from gateway.records.codec import decode_batch
 from gateway.storage import Entry, OnDone, StorageAdapter
 from storage_adapters.memory import MemoryStorage
-from tests.gateway.delays.world import World
+from tests.gateway.delays.delay_node import World
 
 BOUNDS = DelayBounds(room_bytes=500, bodies_bytes=8_000)  # reading back, writing anew
 DUE_PER_TICK = 10

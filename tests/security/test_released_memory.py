@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_gateway import MqttGateway
-from tests.support.proc import resident_bytes
+from tests.support.process_usage import resident_bytes
 from tests.support.waiting import wait_until
 
 MIB = 1024 * 1024

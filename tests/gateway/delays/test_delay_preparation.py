@@ -14,8 +14,8 @@ from gateway.partition import Write
 from gateway.records.codec import NO_HEADERS
 from gateway.records.record_run import RecordRun
 from gateway.storage import OnDone
-from tests.gateway.delays.world import World, running
-from tests.gateway.house import outcome
+from tests.gateway.delays.delay_node import World, running
+from tests.gateway.kernel_in_memory import outcome
 
 SOON_MS = STAGE_AHEAD_MS // 2
 

@@ -10,7 +10,15 @@ from gateway.model import Buffer
 from gateway.queues.delivery_filter import DeliveryFilter
 from gateway.queues.manager import Queue
 from gateway.queues.model import Delivery, Outcome
-from tests.gateway.queues.world import World, is_fed, running, settle, take, take_now, values
+from tests.gateway.queues.queue_node import (
+    World,
+    is_fed,
+    running,
+    settle,
+    take,
+    take_now,
+    values,
+)
 
 
 class ColdDisk:

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from tests.security.guarded import ADMINISTRATOR, ANONYMOUS, GuardedGateway
+from tests.security.gateway_with_users import ADMINISTRATOR, ANONYMOUS, GuardedGateway
 
 pytestmark = pytest.mark.interop
 

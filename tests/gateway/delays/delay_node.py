@@ -20,7 +20,7 @@ from gateway.storage import Entry, OnDone, StorageAdapter
 from gateway.topics.manager import Topic, TopicManager
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
-from tests.gateway.house import outcome
+from tests.gateway.kernel_in_memory import outcome
 from tests.support.storage_host import NoDatabase
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from tests.interop.sqs.programs.client_api import Refused
 from tests.interop.sqs.programs.with_boto3 import Boto3
-from tests.security.guarded import ADMINISTRATOR, PASSWORD, GuardedGateway
+from tests.security.gateway_with_users import ADMINISTRATOR, PASSWORD, GuardedGateway
 from tests.support import mqtt_wire as wire
 from tests.support.hostile import ADMIN, KAFKA, MQTT, SQS
 from tests.support.hostile import sqs as hostile_sqs

@@ -17,7 +17,7 @@ from gateway.queues.manager import Queue
 from gateway.queues.model import Outcome, QueueSettings
 from gateway.records.codec import NO_HEADERS
 from gateway.records.record_run import RecordRun
-from tests.gateway.admin.house import running_admin
+from tests.gateway.admin.kernel_with_admin import running_admin
 from tests.gateway.queues.clients import found, send, settle, take
 
 WORK = 'queues=[{name = "work", partitions = 3, dead_letter_topic = "dead", lease_ms = 5}]'

@@ -21,7 +21,7 @@ from tests.support.gateway import Gateway
 from tests.support.mqtt_gateway import MqttGateway
 from tests.support.mqtt_raw import RawClient
 from tests.support.mqtt_wire import Kind
-from tests.support.proc import resident_bytes
+from tests.support.process_usage import resident_bytes
 from tests.support.sqs_gateway import SqsGateway
 from tests.support.topics import create_topic
 from tests.support.waiting import wait_until
