@@ -90,7 +90,13 @@ def audit(  # noqa: PLR0913 - the options of the command
                 topics=topic or (),
             )
         if dry_run:
-            _print_plan(job, as_json=as_json)
+            shared.print_plan(
+                len(job.found),
+                job.offsets_planned,
+                job.bytes_planned,
+                "looked at",
+                as_json=as_json,
+            )
             return
         progress = Progress(job.bytes_planned)
         with shared.spark("audit", master=master) as session:
@@ -105,21 +111,6 @@ def audit(  # noqa: PLR0913 - the options of the command
     _print_findings(job, as_json=as_json)
     if not job.findings.is_clean:
         raise typer.Exit(FOUND_STATUS)
-
-
-def _print_plan(job: "Audit", *, as_json: bool) -> None:
-    plan = {
-        "partitions": len(job.found),
-        "offsets": job.offsets_planned,
-        "bytes": job.bytes_planned,
-    }
-    if as_json:
-        print_json(plan)
-        return
-    say(
-        f"{plan['offsets']:,} offsets of {plan['partitions']} partition(s), "
-        f"{mib(job.bytes_planned)} of the log, are to be looked at"
-    )
 
 
 def _print_findings(job: "Audit", *, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from gateway.cli.output import fail, say
+from gateway.cli.output import fail, print_json, say
 from gateway.config.settings import Settings
 from gateway.errors import RequestError
 
@@ -183,6 +183,19 @@ class Progress:
 
     def _text(self, amount: int) -> str:
         return f"{amount:,} {self._unit}" if self._unit else mib(amount)
+
+
+def print_plan(
+    partitions: int, offsets: int, size_bytes: int, verb: str, *, as_json: bool
+) -> None:
+    """Print what a job would read. ``verb``: a participle, "counted" for instance."""
+    if as_json:
+        print_json({"partitions": partitions, "offsets": offsets, "bytes": size_bytes})
+        return
+    say(
+        f"{offsets:,} offsets of {partitions} partition(s), "
+        f"{mib(size_bytes)} of the log, are to be {verb}"
+    )
 
 
 def mib(size_bytes: int) -> str:

@@ -14,7 +14,7 @@ from gateway.clock import SystemClock
 from gateway.errors import RequestError
 
 if TYPE_CHECKING:
-    from pipeline.report.job import Figures, Report, SizeBin, Traffic
+    from pipeline.report.job import Figures, SizeBin, Traffic
 
 _TOPIC_COLUMNS: Final = (
     "topic", "protocol", "records", "decoded", "stored", "batches", "per_batch", "keys",
@@ -77,7 +77,13 @@ def report(  # noqa: PLR0913 - the options of the command
     with leased(chosen):
         job = Report(chosen, bucket_minutes=per)
         if dry_run:
-            _print_plan(job, as_json=as_json)
+            shared.print_plan(
+                job.partitions,
+                job.offsets_planned,
+                job.bytes_planned,
+                "counted",
+                as_json=as_json,
+            )
             return
         note(f"counting {mib(job.bytes_planned)} of {job.partitions} partition(s)")
         progress = Progress(job.bytes_planned)
@@ -91,21 +97,6 @@ def report(  # noqa: PLR0913 - the options of the command
         page = page_of(figures, source=chosen.described, made_unix_ms=made_unix_ms)
         html.write_text(page, encoding="utf-8")
     _print_figures(figures, html, as_json=as_json)
-
-
-def _print_plan(job: "Report", *, as_json: bool) -> None:
-    if as_json:
-        plan = {
-            "partitions": job.partitions,
-            "offsets": job.offsets_planned,
-            "bytes": job.bytes_planned,
-        }
-        print_json(plan)
-        return
-    say(
-        f"{job.offsets_planned:,} offsets of {job.partitions} partition(s), "
-        f"{mib(job.bytes_planned)} of the log, are to be counted"
-    )
 
 
 def _print_figures(figures: "Figures", html: Path | None, *, as_json: bool) -> None:

@@ -88,19 +88,10 @@ def snapshot(  # noqa: PLR0913 - the options of the command
 
 
 def _print_plan(job: "Snapshot", *, as_json: bool) -> None:
-    if as_json:
-        plan = {
-            "partitions": job.partitions,
-            "offsets": job.offsets_planned,
-            "bytes": job.bytes_planned,
-        }
-        print_json(plan)
-        return
-    say(
-        f"{job.offsets_planned:,} offsets of {job.partitions} partition(s), "
-        f"{mib(job.bytes_planned)} of the log, are to be read"
+    shared.print_plan(
+        job.partitions, job.offsets_planned, job.bytes_planned, "read", as_json=as_json
     )
-    if job.may_lack:
+    if job.may_lack and not as_json:
         say(_LACKS)
 
 

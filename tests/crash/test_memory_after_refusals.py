@@ -37,7 +37,7 @@ Refuse = Callable[[], None]
 
 
 def refuse_many(gateway: Gateway, refuse: Refuse, *, count: int = REFUSALS) -> None:
-    """Have the node refuse, and wait until its memory is back near what it was."""
+    """Make the node refuse, and wait until its memory is near the former level."""
     refuse()  # imports a codec, makes a topic known
     idle = resident_bytes(gateway.pid)
     for _ in range(count):

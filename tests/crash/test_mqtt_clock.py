@@ -1,4 +1,4 @@
-"""Somebody sets the wall clock: keep alive, will delay and session expiry do not move."""
+"""Keep alive, will delay and session expiry do not move when the wall clock is set."""
 
 from pathlib import Path
 from typing import cast

@@ -1,4 +1,4 @@
-"""Somebody sets the wall clock: no message expires earlier or later for it, wherever it waits."""
+"""No message expires earlier or later when the wall clock is set, wherever it waits."""
 
 from pathlib import Path
 from typing import Any

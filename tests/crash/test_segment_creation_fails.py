@@ -45,7 +45,7 @@ def gateway(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SqsGatew
 
 
 def block(gateway: SqsGateway) -> Path:
-    """Have something else in the place where the next segment is to be; return its path."""
+    """Block the path of the next segment with another file; return the path."""
     last = max(number for number, _ in list_segments(gateway.data_dir))
     path = segment_path(gateway.data_dir, last + 1)
     path.mkdir()

@@ -170,7 +170,7 @@ def test_who_says_nothing_or_half_is_closed(gateway: SqsGateway) -> None:
     ids=["headers", "header", "target", "chunks", "chunk extension", "length"],
 )
 def test_what_never_ends_is_ended(gateway: SqsGateway, start: bytes, piece: bytes) -> None:
-    """It is answered by a refusal and closed, however much comes; memory stays as it is."""
+    """The node refuses and closes an endless request; its memory stays constant."""
     before_bytes = resident_bytes(gateway.pid)
     with Healthy(gateway) as healthy:
         answer = _pour(gateway.sqs_port, start, piece)

@@ -63,7 +63,7 @@ class Load:
 
     @property
     def senders(self) -> Sequence[Sender | FifoSender]:
-        """All that send."""
+        """Return all senders."""
         return [*self.plain_senders, *self.fifo_senders, *self.risky_senders]
 
     @property

@@ -22,7 +22,7 @@ def is_match(topic: str, topic_filter: str) -> bool:
 
 
 def all_of(topics: RetainedTopics, topic_filter: str, *, count_max: int = 1_000) -> list[str]:
-    """All that match, by as many calls as it takes."""
+    """Return all matches, by as many calls as needed."""
     found: list[bytes] = []
     after: bytes | None = b""
     while after is not None:

@@ -117,7 +117,7 @@ def is_waiting(closer: IdleCloser) -> bool:
 
 
 def still_made(log: SegmentLog) -> bool:
-    """Have another look while the next segment is being made."""
+    """Let another check run while the next segment is being made."""
     log._wake_sweeper()
     return False
 

@@ -471,7 +471,7 @@ class LaneMachine(RuleBasedStateMachine):
         assert self.fairness._in_flight_count == in_flight
 
     def teardown(self) -> None:
-        """All that is not done can be had, once each, and then nothing is left."""
+        """Take every open message once; then the lane is empty."""
         if not hasattr(self, "lane"):
             return
         self.change_policy(0)

@@ -177,7 +177,7 @@ def test_what_could_not_be_moved_expires_and_what_is_being_moved_stays() -> None
 
 
 def test_what_is_given_up_where_it_waits_is_not_lost_with_its_move() -> None:
-    """It was never handed out: a take of what is behind it must not pass it over."""
+    """A take of later messages must not skip a message that was never delivered."""
     lane = lane_of(Run(0, 3, None))
     gave_up = lane.reject_ready([0, 2], reason="expired", now=5)
     _, took = lane.take(1, holder=BY_TIME, lease_ms=LEASE_MS, now=6)

@@ -33,7 +33,7 @@ def server_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server
 
 @pytest.fixture(scope="module")
 def server(server_of_all: S3Server) -> Iterator[S3Server]:
-    """It with a bucket for each module, and its credentials in this process meanwhile."""
+    """S3 server with a bucket for each module; its credentials are in this process meanwhile."""
     with patch.dict(os.environ, server_of_all.env):
         yield replace(server_of_all, bucket=server_of_all.new_bucket())
 

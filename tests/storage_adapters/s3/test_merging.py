@@ -247,7 +247,7 @@ async def test_a_round_that_fails_comes_again(new_setup: NewSetup) -> None:
 
 
 def _count_waits(setup: MergingSetup) -> list[float | None]:
-    """Have uploads be busy; return what will have an item for each look, none of which waits."""
+    """Keep uploads busy; return a list that gets an item for each check, none of which waits."""
     setup.is_uploading = True
     waits: list[float | None] = []
     wait = threading.Event.wait

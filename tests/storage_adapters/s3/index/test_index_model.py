@@ -1,4 +1,4 @@
-"""Whatever is done in whatever order, the index holds what a few dictionaries would."""
+"""The index equals a model of a few dictionaries after any calls in any order."""
 
 import tempfile
 from pathlib import Path
