@@ -4,13 +4,13 @@ v2  flexible encoding (KIP-482)
 v3  THROTTLING_QUOTA_EXCEEDED (KIP-599); never returned
 """
 
-from collections import Counter
 from typing import Final, TypeAlias
 
 from kafka.protocol.admin import CreatePartitionsRequest, CreatePartitionsResponse
 
 from adapters.kafka.access.authorization import ordinary_topic_for
 from adapters.kafka.errors import ErrorCode, Refused, code_of
+from adapters.kafka.metadata.named_topics import by_name
 from adapters.kafka.metadata.replica_assignments import check_assignment
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
@@ -28,11 +28,9 @@ async def handle(
     request: CreatePartitionsRequest, session: Session, version: int
 ) -> CreatePartitionsResponse:
     """Add partitions to topics; each topic has a result of its own."""
-    counts = Counter(asked.name for asked in request.topics)
-    first_of = {asked.name: asked for asked in request.topics}
     results = [
-        await _answer(asked, session, repeated=counts[name] > 1, dry=request.validate_only)
-        for name, asked in first_of.items()
+        await _answer(asked, session, repeated=repeated, dry=request.validate_only)
+        for asked, repeated in by_name(request.topics)
     ]
     return CreatePartitionsResponse(version=version, results=results)
 

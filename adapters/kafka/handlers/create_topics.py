@@ -7,13 +7,13 @@ v7  topic ids in the response (KIP-516)
 The timeout is ignored: the response is sent when the topics are durable or refused.
 """
 
-from collections import Counter
 from typing import Final, TypeAlias
 
 from kafka.protocol.admin import CreateTopicsRequest, CreateTopicsResponse
 
 from adapters.kafka.access.authorization import may_create
 from adapters.kafka.errors import ErrorCode, Refused, code_of
+from adapters.kafka.metadata.named_topics import by_name
 from adapters.kafka.metadata.replica_assignments import (
     DEFAULT,
     REPLICAS,
@@ -44,11 +44,9 @@ async def handle(
     request: CreateTopicsRequest, session: Session, version: int
 ) -> CreateTopicsResponse:
     """Create topics one after the other; each has a result of its own."""
-    counts = Counter(asked.name for asked in request.topics)
-    first_of = {asked.name: asked for asked in request.topics}
     results = [
-        await _answer(asked, session, repeated=counts[name] > 1, dry=request.validate_only)
-        for name, asked in first_of.items()
+        await _answer(asked, session, repeated=repeated, dry=request.validate_only)
+        for asked, repeated in by_name(request.topics)
     ]
     return CreateTopicsResponse(version=version, topics=results)
 
