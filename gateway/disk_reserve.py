@@ -34,7 +34,7 @@ class DiskReserve:
             return False
         self._path.unlink()
         log.error(
-            "the disk is full: nothing is taken until there is room",
+            "the disk is full: appends are refused until there is room",
             file=str(self._path),
             freed_bytes=self._size_bytes,
             advice="delete topics or shorten their retention, or make room beside the node",

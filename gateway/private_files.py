@@ -34,6 +34,8 @@ def make_data_dir(path: Path) -> None:
         try:
             path.chmod(mode & ~_OTHERS)
         except PermissionError:
-            log.warning("the data directory is open to everybody", path=str(path))
+            log.warning("the data directory is accessible to all users", path=str(path))
             return
-        log.warning("the data directory was open to everybody, and is no more", path=str(path))
+        log.warning(
+            "the data directory was accessible to all users and is private now", path=str(path)
+        )

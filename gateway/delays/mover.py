@@ -251,7 +251,7 @@ class DelayMover:
             if not isinstance(error, GatewayError):
                 raise
             self.refused += 1
-            log.warning("delayed messages are due and refused", error=str(error))
+            log.warning("append of due messages refused", error=str(error))
             self._retry_at_ms = self._clock.monotonic_ms() + RETRY_MS
             return False
         return True

@@ -207,7 +207,7 @@ class DelayStream:
             return
         error = task.exception()
         if isinstance(error, GatewayError):  # tried again at the next look
-            log.warning("delayed messages not written anew", error=str(error))
+            log.warning("delayed messages not rewritten", error=str(error))
         elif error is not None:
             raise error
         else:

@@ -120,7 +120,7 @@ class Feeder:
             return
         if lane.fed_end > end:  # the journal is not of this log
             _log.error(
-                "queue is ahead of its partition, and goes back", partition=repr(partition)
+                "queue position is above the log end and was reset", partition=repr(partition)
             )
             self._on_effects(lane.seek(end, end_offset=end))
         if lane.fed_end < partition.log_start_offset:

@@ -278,7 +278,7 @@ class Receivers:
         try:
             await self._read_for(receiver, parts)
         except Exception:  # noqa: BLE001 - a bug that one receiver meets is not all others'
-            _log.exception("messages taken cannot be handed out")
+            _log.exception("taken messages cannot be delivered")
             self._pending_receives.end(receiver)
             receiver.fail()
             self._sifter.release_taken(parts, delay_ms=RETRY_MS)
