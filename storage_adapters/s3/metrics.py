@@ -32,7 +32,7 @@ class S3Metrics:
         )
         self.commit_s = metrics.histogram(
             "headgate_s3_commit_seconds",
-            "How long each commit of objects took.",
+            "Duration of each commit of objects.",
             COMMIT_S_BOUNDS,
         )
         self.object_bytes = metrics.histogram(
@@ -53,7 +53,7 @@ def register_bucket(metrics: Metrics, bucket: Bucket) -> None:
     )
     metrics.counters_fn(
         "headgate_s3_retries_total",
-        "Requests to the bucket that were made again.",
+        "Retried requests to the bucket.",
         ("reason",),
         lambda: _samples(bucket.statistics.retries),
     )
@@ -72,7 +72,7 @@ def register_cache(metrics: Metrics, cache: ObjectCache) -> None:
     """Register the hits of each cache tier."""
     metrics.counters_fn(
         "headgate_s3_read_bytes_total",
-        "Bytes of objects that reads needed, by where they were: in blocks, but for the tail.",
+        "Bytes of objects needed by reads, by tier: in blocks, except in the tail.",
         ("tier",),
         lambda: [
             (("tail",), cache.counts.tail_bytes),
@@ -97,12 +97,12 @@ def register_commits(metrics: Metrics, committer: Committer) -> None:
     """Register the work of the database."""
     metrics.counter_fn(
         "headgate_s3_transactions_total",
-        "Transactions of the index, those of merges and log starts included.",
+        "Transactions of the index, including those of merges and log starts.",
         lambda: committer.transactions,
     )
     metrics.counter_fn(
         "headgate_s3_commit_retries_total",
-        "Commits tried again because the database was away.",
+        "Commits retried because the database was unavailable.",
         lambda: committer.retries,
     )
 
@@ -122,12 +122,12 @@ def register_merges(metrics: Metrics, merger: Merger) -> None:
     )
     metrics.counter_fn(
         "headgate_s3_merge_failures_total",
-        "Rounds of merging that failed and come again.",
+        "Failed rounds of merging, which are retried.",
         lambda: merger.failures,
     )
     metrics.gauge(
         "headgate_s3_damaged_objects",
-        "Objects that are damaged, which are left as they are.",
+        "Damaged objects, which are not changed.",
         lambda: merger.damaged_count,
     )
 

@@ -80,17 +80,17 @@ class SegmentLogMetrics:
         )
         metrics.counter_fn(
             "headgate_settled_seconds_total",
-            "Seconds that writing them took.",
+            "Seconds spent on writing settled segments.",
             lambda: self.settled_ms / 1_000,
         )
         metrics.counter_fn(
             "headgate_settling_failures_total",
-            "Tries to settle, merge or remove files that failed.",
+            "Failed attempts to settle, merge or remove files.",
             lambda: self.settling_failures,
         )
         metrics.counter_fn(
             "headgate_settling_damaged_batches_total",
-            "Damaged batches that were settled as they are.",
+            "Damaged batches copied unchanged to settled segments.",
             lambda: self.settled_damaged,
         )
         metrics.counter_fn(
