@@ -17,7 +17,7 @@ from gateway.testing.adapter_client import (
     Hangup,
     NotAccepted,
 )
-from gateway.testing.gateway_process import GatewayProcess
+from gateway.testing.gateway_process import STOP_S_MAX, GatewayProcess
 
 _CUTS_MAX: Final = 40
 _ACKNOWLEDGED_BEFORE_THE_END: Final = 50
@@ -250,7 +250,9 @@ class AdapterContract:
     # --- the end of a gateway
 
     def test_a_stop_waits_for_no_idle_client(self, tmp_path: Path) -> None:
-        with self.running(tmp_path) as gateway:
+        patient = {**self.settings, "node.drain_s_max": 2 * int(STOP_S_MAX)}
+        with self.new_gateway(tmp_path, patient) as gateway:
+            self.prepare(gateway, None)
             with self.client(gateway) as idle, self.client(gateway) as midway:
                 idle.send(b"one")
                 midway.send(b"two")
