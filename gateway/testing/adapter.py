@@ -280,6 +280,8 @@ class AdapterContract:
             sent, acknowledged_count = sender.sent, sender.acknowledged_count
             assert acknowledged_count >= _ACKNOWLEDGED_BEFORE_THE_END
             assert acknowledged_count <= len(found) <= len(sent)
+            if way == "stop":  # what was taken was answered
+                assert len(found) == acknowledged_count
             assert found == sent[: len(found)]
 
 

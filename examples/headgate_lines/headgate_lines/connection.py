@@ -94,6 +94,14 @@ class LineConnection(Connection):
         """A subscriber may be silent for as long as it likes."""
         return self._serving is not None or bool(self._tails)
 
+    def has_unsaved_work(self) -> bool:
+        """Lines that were read are answered before the node stops."""
+        return self._serving is not None
+
+    def hurry(self) -> None:
+        """Answer a ``TAKE`` that waits: the node drains."""
+        self._receiver.hurry()
+
     def closed(self) -> None:
         """Stop what was going on for this peer."""
         if self._serving is not None:

@@ -5,7 +5,7 @@ from typing import Final
 
 from gateway.errors import InvalidRequest, StorageUnavailable, TopicNotFound
 from gateway.model import DEFAULT_NAMESPACE, TopicName
-from gateway.queues.manager import Queue, QueueManager
+from gateway.queues.manager import PendingReceive, Queue, QueueManager
 from gateway.queues.model import Delivery, DeliveryId, Outcome, Result
 
 _BYTES_MAX: Final = 1_048_576  # one message is given whatever this says
@@ -18,6 +18,7 @@ class QueueReceiver:
         self._queues = queues
         self._wait_ms = wait_ms
         self._holder = queues.new_holder()
+        self._pending: PendingReceive | None = None
         self._used: dict[TopicName, Queue] = {}
 
     async def take(self, name: str) -> Delivery | None:
@@ -28,7 +29,7 @@ class QueueReceiver:
         queue = self._find(name)
         loop = asyncio.get_running_loop()
         taken: asyncio.Future[list[Delivery]] = loop.create_future()
-        pending = queue.receive(
+        self._pending = queue.receive(
             1,
             bytes_max=_BYTES_MAX,
             on_done=lambda deliveries: None if taken.done() else taken.set_result(deliveries),
@@ -38,9 +39,10 @@ class QueueReceiver:
         try:
             deliveries = await taken
         except asyncio.CancelledError:
-            if pending is not None:
-                pending.cancel()
+            if self._pending is not None:
+                self._pending.cancel()
             raise
+        self._pending = None
         return deliveries[0] if deliveries else None
 
     async def done(self, name: str, delivery_id: DeliveryId) -> None:
@@ -65,6 +67,11 @@ class QueueReceiver:
 
         self._find(name).settle([(delivery_id, Outcome.ACK)], on_settled)
         await settled
+
+    def hurry(self) -> None:
+        """End the wait of ``take``."""
+        if self._pending is not None:
+            self._pending.time_over()
 
     def close(self) -> None:
         """Give back what was taken and is not done."""
