@@ -1,14 +1,19 @@
 """A gateway of our own as a child process: started, killed, started again, stopped."""
 
+import io
+import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 from weakref import WeakSet
 
+from gateway.cli.app import main
 from gateway.testing.gateway_process import GatewayProcess
 from gateway.testing.ports import free_port
-from gateway.testing.process import Program
+from gateway.testing.process import Program, ProgramFailed
 from tests.support import s3_gateway
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -59,6 +64,21 @@ class Gateway(GatewayProcess):
         if kind is not None:
             LAUNCHED.discard(self)  # it is shown here, whoever runs it
         super().__exit__(kind, *exc)
+
+    def run_command(self, *arguments: str, typed: str = "", within_s: float = 60) -> list[str]:  # noqa: ARG002 - a bound of processes
+        """Run ``headgate <arguments>`` in this process: to start one takes longer than most."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            redirect_stdout(out),
+            redirect_stderr(err),
+            patch.object(sys, "stdin", io.StringIO(typed)),
+            patch.dict(os.environ, self.env),
+        ):
+            status = main(arguments)
+        if status != 0:
+            msg = f"{arguments} ended with {status}\n{out.getvalue()}{err.getvalue()}"
+            raise ProgramFailed(msg)
+        return out.getvalue().splitlines()
 
     def launch(self) -> Program:
         """Start it and return at once, ready or not."""
