@@ -1,13 +1,16 @@
 """Contributions of adapters: what is refused, and what topics have of them."""
 
+from uuid import uuid4
+
 import pytest
 
 from gateway.clock import ManualClock
 from gateway.config.settings import TopicDefaults
 from gateway.contributions import Contribution, Contributions, InvalidContribution
 from gateway.errors import InvalidConfig, InvalidTopicName
+from gateway.metadata.recovery import restore_topics
 from gateway.metadata.store import MetadataStore
-from gateway.model import TopicName
+from gateway.model import PartitionIdentity, TopicName
 from gateway.topics.config_specs import SPECS, int_config
 from gateway.topics.manager import TopicManager
 
@@ -97,6 +100,18 @@ async def test_names_of_built_in_adapters_that_are_off_are_kept_back(
     topics = await topics_of(metadata)
     with pytest.raises(InvalidTopicName, match="reserved for internal use"):
         await topics.create(TopicName("default", "__mqtt_sessions"))
+
+
+@pytest.mark.parametrize(("by_adapter", "is_internal"), [({"lines": LINES}, True), ({}, False)])
+async def test_a_recovery_knows_internal_topics(
+    metadata: MetadataStore, by_adapter: dict[str, Contribution], *, is_internal: bool
+) -> None:
+    names = [STREAM, TopicName("default", "__mqtt_sessions"), ORDERS]
+    identities = [PartitionIdentity(1 + at, uuid4(), name, 0) for at, name in enumerate(names)]
+    rows = await restore_topics(metadata, identities, contributions=Contributions(by_adapter))
+    assert {row.name: row.is_internal for row in rows} == dict(
+        zip(names, (is_internal, True, False), strict=True)
+    )
 
 
 async def test_a_topic_has_the_configs_that_are_contributed(metadata: MetadataStore) -> None:
