@@ -44,7 +44,7 @@ def test_no_file_is_longer_than_one_can_hold_in_mind() -> None:
 
 
 def test_every_folder_of_tests_is_a_package() -> None:
-    """Else two tests of one name collide, and ``import kafka`` may find our tests."""
+    """Without it two tests of one name collide, and ``import kafka`` may find our tests."""
     folders = {path.parent for path in (ROOT / "tests").rglob("*.py")}
     missing = [f"{path.relative_to(ROOT)}" for path in folders if not has_init(path)]
     assert missing == []

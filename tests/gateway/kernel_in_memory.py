@@ -64,7 +64,7 @@ class House(TopicsHost):
         return self.broker.partition(await self.topic(name, 1, **configs), 0)
 
     def values(self, partition: Partition) -> list[bytes | None]:
-        """All that readers see of a partition."""
+        """Return the values of a partition that readers see."""
         return [record.value for batch in self.batches(partition) for record in batch]
 
     def batches(self, partition: Partition) -> list[list]:  # type: ignore[type-arg]  # of records

@@ -60,7 +60,7 @@ def start_append(house: House, partition: Partition, *, count: int = 1, size: in
 
 
 def _ignore(_error: StorageUnavailable | None) -> None:
-    """Nobody waits."""
+    """Ignore the result."""
 
 
 async def turns(count: int = 6) -> None:

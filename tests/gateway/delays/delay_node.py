@@ -152,7 +152,7 @@ class World(NoDatabase):
             await outcome(self.broker.after_pending)
 
     def records(self, topic: Topic, number: int = 0) -> list[Record]:
-        """All that readers see of a partition."""
+        """Return the records of a partition that readers see."""
         partition = self.partition(topic, number)
         batches = self.broker.read(partition, partition.log_start_offset, bytes_max=1 << 30)
         return [record for batch in batches or () for record in decode_batch(batch)]
@@ -183,4 +183,4 @@ async def running(
 
 
 def _ignore(_error: object) -> None:
-    """Nobody waits for it."""
+    """Ignore the result."""

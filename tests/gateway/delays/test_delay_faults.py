@@ -38,7 +38,7 @@ async def test_purge_of_what_is_on_its_way_holds_after_a_restart(world: World) -
 
 
 def ignored(_error: object) -> None:
-    """Nobody waits for it."""
+    """Ignore the result."""
 
 
 async def test_a_bug_while_something_is_moved_does_not_end_the_timer(world: World) -> None:

@@ -344,7 +344,7 @@ async def test_runs_that_do_not_fit_in_memory_are_read_back(tmp_path: Path) -> N
 
 
 async def test_what_is_due_together_of_a_mixed_batch_is_one_run(world: World) -> None:
-    """Whatever lies between: of each time in the order of the batch."""
+    """Messages of one due time are a run in the order of the batch, whatever lies between."""
     topic = await world.topic()
     afters_ms = [LATER_MS + 1_000 * (at % 3) for at in range(3 * RUN_COUNT_MIN)] + [
         LATER_MS + 7

@@ -1,4 +1,4 @@
-"""Whatever members do, in whatever order: nobody waits for ever, or gets another's share."""
+"""Any order of members' requests: none waits for ever, and none gets another's share."""
 
 from collections import Counter
 from contextlib import suppress

@@ -102,7 +102,7 @@ async def test_a_queue_is_deleted_once(metadata: SqlMetadata) -> None:
 async def test_default_settings_are_not_stored(
     sqlite_store: SqlMetadata, tmp_path: Path
 ) -> None:
-    """Else a later version's better default would not reach the queues of today."""
+    """A later version's better default must reach the queues of today."""
     topic_uuid = await made_topic(sqlite_store)
     await sqlite_store.put_queue(queue_row(topic_uuid, lease_ms=7_000))
 

@@ -17,7 +17,7 @@ def kept(world: World, queue: Queue) -> list[int]:
 
 
 async def in_batches(world: World, queue: Queue) -> list[Delivery]:
-    """Have messages in flight, each of a batch of its own."""
+    """Receive messages, each of a batch of its own."""
     for number in range(COUNT):
         await world.send(queue, b"%d" % number)
     return await take(queue, COUNT)

@@ -1,4 +1,4 @@
-"""Somebody sets the wall clock: nothing in a queue becomes too old, or expires, for it."""
+"""Steps of the wall clock: nothing in a queue becomes too old, or expires, for them."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ async def test_retention_counts_what_has_passed(tmp_path: Path, step_ms: int) ->
 
 
 async def test_after_a_step_backwards_retention_comes_late_never_early(tmp_path: Path) -> None:
-    """All that comes while unix time is held level has one timestamp."""
+    """Messages that come while unix time is held level have one timestamp."""
     async with running(tmp_path) as world:
         queue = await world.queue(retention_ms=RETENTION_MS)
         await world.send(queue, b"before")

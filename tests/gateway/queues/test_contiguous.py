@@ -171,7 +171,7 @@ async def test_a_piece_of_a_large_batch_that_is_not_plain_is_no_row(tmp_path: Pa
 
 
 async def test_what_the_sender_has_said_of_its_messages_is_shown(tmp_path: Path) -> None:
-    """It is kept in place of what ``show`` would say; of other runs of the batch that is asked."""
+    """The sender's words replace what ``show`` says; other runs of the batch use ``show``."""
     async with running(tmp_path) as world:
         queue = await world.queue(order="fair", retention_ms=60_000)
         cases: list[list[Show | None]] = [[show, show], [show, None], [show, _show_nothing]]
@@ -252,7 +252,7 @@ async def test_what_is_known_of_messages_counts_as_kept(tmp_path: Path) -> None:
 
 
 async def test_what_comes_live_is_known_however_much_waits(tmp_path: Path) -> None:
-    """It tells its keys itself; to read it later would cost decoding it."""
+    """A live batch brings its keys; a later read would cost decoding it."""
     async with running(tmp_path) as world:
         queue = await world.queue(order="fair")
         lane = queue.lanes[0]

@@ -235,7 +235,7 @@ async def test_what_was_rejected_goes_again_when_it_has_nowhere_to_go_any_more(
 
 
 async def full_for_moves(world: World, queue: Queue) -> None:
-    """Have all of a queue die of their attempts while the disk takes no move."""
+    """Use up the attempts of all messages of a queue while the disk takes no move."""
 
     def refuse(*_of_what: object) -> None:
         raise StorageUnavailable("full")

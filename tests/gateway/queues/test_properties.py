@@ -105,7 +105,7 @@ class QueueMachine(RuleBasedStateMachine):
         """Nothing that could go stays behind what went: see the subclass for keys."""
 
     async def _bury_spent(self) -> None:
-        """Somebody has asked: of those that may not go once more some, or all, are dead now."""
+        """Let the model know that some or all messages without attempts left are dead now."""
         await self.world.until(lambda: self.queue.counts().in_flight == len(self.out()))
         left = {one.record.value for one in await self.queue.browse(1_000)}
         died = self.live.keys() - left

@@ -93,7 +93,7 @@ async def test_one_that_does_not_say_whence_it_came_stays_and_the_others_go(
 async def test_a_letter_without_its_message_stays(
     tmp_path: Path, destination: TopicName | None
 ) -> None:
-    """It says where the message lies: an empty one in its place would be the end of that."""
+    """The letter names its message's place: an empty message instead would lose that."""
     async with running(tmp_path) as world:
         queue, dead = await dead_letters(world, 2)
         headers = [("dlq.source.topic", b"work"), ("dlq.left-out", b"9 bytes, at most 8")]

@@ -66,7 +66,7 @@ class World:
         assert await outcome(lambda done: self.journal.put_snapshots(lanes, done)) is None
 
     def refuse_a_piece(self) -> None:
-        """Have the first piece of a snapshot refused, with what is in its round."""
+        """Refuse the first piece of a snapshot, and the rest of its round."""
         self.pieces.is_ahead = True
         self.journal.put(self.pieces, b"")
         FullNow.refusals = 1

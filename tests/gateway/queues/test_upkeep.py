@@ -201,7 +201,7 @@ async def test_a_disk_that_fails_at_the_front_costs_no_attempt(tmp_path: Path) -
 
 
 async def test_who_looks_for_what_has_expired_kills_nothing_else(tmp_path: Path) -> None:
-    """It dies of its attempts when it would be handed out again, and nobody asks."""
+    """A message without attempts left dies when a receive would deliver it; none comes here."""
     async with running(tmp_path) as world:
         dead = await world.queue("dead")
         queue = await world.queue(dead_letter_topic="dead", attempts_max=1)

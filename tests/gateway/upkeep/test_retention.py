@@ -116,7 +116,7 @@ async def test_what_is_too_old_goes_and_the_rest_stays(node: Node) -> None:
 
 
 async def test_records_are_as_old_as_the_clock_as_it_is_says(node: Node) -> None:
-    """It was two days ahead, and was set right: producers' clocks always were."""
+    """The clock was two days ahead, and was set right; producers' clocks always were right."""
     topic = await node.topics.create(ORDERS, configs={"retention.ms": str(DAY_MS)})
     node.clock.step_unix(2 * DAY_MS)
     node.clock.unix_ms()
