@@ -1,4 +1,4 @@
-"""What the MQTT endpoint counts, for ``/metrics`` and ``$SYS``."""
+"""Counters of the MQTT endpoint, for ``/metrics`` and ``$SYS``."""
 
 
 class Counters:

@@ -1,4 +1,4 @@
-"""What the MQTT endpoint counts, as ``/metrics`` shows it; read only when somebody scrapes."""
+"""Metrics of the MQTT endpoint; they are read only when somebody scrapes."""
 
 from adapters.mqtt.node import Node
 from gateway.metrics import Metrics

@@ -18,7 +18,7 @@ from adapters.mqtt.reading.feed_set import FeedSet
 from adapters.mqtt.reading.slow_receivers import LagBounds
 from adapters.mqtt.retained.store import RetainedStore
 from adapters.mqtt.routes import Routes
-from adapters.mqtt.sessions.read_access import ReadingRights
+from adapters.mqtt.sessions.read_access import ReadAccess
 from adapters.mqtt.sessions.registry import Sessions
 from adapters.mqtt.sessions.session_context import SessionContext
 from adapters.mqtt.sessions.store import SessionStore
@@ -38,7 +38,7 @@ from gateway.streams import InternalStream
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What connections and handlers are given."""
+    """Parts of the node that connections and handlers use."""
 
     config: MqttConfig
     settings: Settings
@@ -57,10 +57,10 @@ class Node:
     one_in_flight: OneInFlightBatches
     mixed_topics: MixedTopicPublisher
     sessions: Sessions
-    services: SessionContext
+    context: SessionContext
     wills: Wills
     sys: SysPublisher
-    rights: ReadingRights
+    rights: ReadAccess
     logins: LoginThrottle
 
     def stop(self) -> None:
@@ -115,7 +115,7 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
     shares = await QueueJournal.open(
         broker, topics, clock, room_bytes=ROOM_BYTES, name=SHARES_TOPIC, coalescer=together
     )
-    services = SessionContext(
+    context = SessionContext(
         config, clock, counters, distributor, feeds, store, retained, shares
     )
     access = Access(
@@ -131,16 +131,16 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
         publishing.publish_will(client_id, will, session, rights)
 
     wills = Wills(clock, publish_will)
-    sessions = Sessions(services, wills)
+    sessions = Sessions(context, wills)
     sessions.on_end = publishing.forget
     found.append(sessions)
     await sessions.load()
     _restore_inbound(sessions, inbound)
     sys = SysPublisher(clock, counters, sessions, distributor, retained, config.sys_interval_s)
-    services.retained_scans.sys_values = sys.match
+    context.retained_scans.sys_values = sys.match
     exact_denials = ExactDenials(config, access.stored, distributor)
-    services.retained_scans.exact_denials = exact_denials
-    rights = ReadingRights(services, sessions, exact_denials)
+    context.retained_scans.exact_denials = exact_denials
+    rights = ReadAccess(context, sessions, exact_denials)
     kernel.authorizer.after_change.append(rights.rules_changed)
     return Node(
         config=config,
@@ -171,7 +171,7 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
             clock, counters, coalescer, routes, feeds, distributor, retained
         ),
         sessions=sessions,
-        services=services,
+        context=context,
         wills=wills,
         sys=sys,
         rights=rights,
@@ -194,4 +194,4 @@ def _restore_inbound(sessions: Sessions, inbound: InternalStream) -> None:
 
 
 def _ignore(_error: object) -> None:
-    """What is not forgotten now is forgotten at the next start."""
+    """Ignore an error: an entry that stays is removed at the next start."""

@@ -186,8 +186,8 @@ class SessionPort(FollowerPort, Protocol):
     on_progress: Callable[[], None] | None
 
     @property
-    def services(self) -> "ContextPort":
-        """The services that all sessions share."""
+    def context(self) -> "ContextPort":
+        """The context that all sessions share."""
 
     @property
     def journal(self) -> JournalPort:
@@ -247,8 +247,8 @@ class GroupPort(FollowerPort, Protocol):
     positions: dict[int, int]
 
     @property
-    def services(self) -> "ContextPort":
-        """The services that all sessions and groups share."""
+    def context(self) -> "ContextPort":
+        """The context that all sessions and groups share."""
 
     def keep(self) -> None:
         """Have what members hold written down: the group outlives its connections now."""

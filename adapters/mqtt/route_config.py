@@ -19,7 +19,7 @@ _PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
 
 
 class RouteConfig(FrozenConfig):
-    """Which topic of the log keeps the messages of which MQTT topics; the first match wins."""
+    """Route of MQTT topics to a topic of the log; the first match wins."""
 
     filter: str = Field(min_length=1, description="MQTT topic filter: `sensors/+/temp`.")
     topic: str = Field(min_length=1, max_length=249, description="Topic of the log.")

@@ -16,7 +16,7 @@ BUILT_IN_PREFIXES: Final = header_prefixes()
 
 
 class RoutedTopic:
-    """Where the messages of one MQTT topic go.
+    """Destination in the log of the messages of one MQTT topic.
 
     ``route`` is that of ``log_topic``: its ``default_qos`` holds there. ``topic_header``: the key
     is not the topic's name, so records bear the header ``mqtt.topic``. ``target`` belongs to the

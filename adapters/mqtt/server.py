@@ -40,7 +40,7 @@ class MqttAdapter:
 
     @property
     def node(self) -> Node:
-        """What all connections share, once started."""
+        """Parts that all connections share, once started."""
         assert self._node is not None
         return self._node
 

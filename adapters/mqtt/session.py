@@ -1,4 +1,4 @@
-"""What one connection has said and may say: its order of packets, aliases and windows.
+"""Protocol state of one connection: order of packets, aliases and windows.
 
 Pure: no loop, no clock. A ``ClientSession`` of the node outlives connections, this does not.
 """
@@ -25,7 +25,7 @@ from adapters.mqtt.wire import (
 
 
 class State(Enum):
-    """How far a connection has come."""
+    """State of a connection."""
 
     AWAIT_CONNECT = auto()
     AUTHENTICATING = auto()  # CONNECT was taken, CONNACK has not been sent
@@ -103,7 +103,7 @@ class InboundWindow:
 
     @property
     def count(self) -> int:
-        """How many have come and are not acknowledged (QoS 2: complete)."""
+        """Number of messages that are not acknowledged (QoS 2: complete)."""
         return self._qos1_count + len(self._qos2_ids)
 
     @property

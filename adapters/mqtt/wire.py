@@ -1,4 +1,4 @@
-"""What travels in MQTT, with the specification's names.
+"""Packets of MQTT, with the specification's names.
 
 Packets that come rarely are frozen dataclasses, those that come by the million are runs: what
 one read brought of PUBLISH packets with the same topic, flags and properties, and of
@@ -239,7 +239,7 @@ class AckRun:
 
 @dataclass(frozen=True, slots=True)
 class Will:
-    """What is published for a client that goes without DISCONNECT (section 3.1.2.5)."""
+    """Message published for a client that leaves without DISCONNECT (section 3.1.2.5)."""
 
     topic: str
     payload: bytes

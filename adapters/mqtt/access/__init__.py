@@ -1,1 +1,1 @@
-"""Who a client is, and what it may publish, subscribe to and still read."""
+"""Identity of clients, and their rights to publish, subscribe and read."""

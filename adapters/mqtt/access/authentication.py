@@ -1,4 +1,4 @@
-"""Who a client is: by password, by its certificate, or by enhanced authentication (SCRAM).
+"""Authentication: by password, by certificate, or by enhanced authentication (SCRAM).
 
 Where login is not required anybody is let in: a user's name needs its password all the same, and
 a name that is no user's counts for nothing. A name that was checked is the principal's, and what

@@ -1,4 +1,4 @@
-"""Who may publish and subscribe to what: stored rules, the list of the config, ``acl_default``.
+"""Rights to publish and subscribe: stored rules, the config's ``acl``, ``acl_default``.
 
 A stored rule that denies comes first, so that somebody can be shut out at any time; then the
 first rule of ``acl`` that matches; then a stored rule that allows; then ``acl_default``. What
@@ -42,7 +42,7 @@ def principal_of(username: str | None, host: str) -> Principal:
 
 
 class ClientAccess:
-    """What one client may do. Loop only; answers come from memory."""
+    """Rights of one client. Loop only; answers come from memory."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What CONNACK says (section 3.2): what was asked for, and what the server makes of it."""
+"""CONNACK (section 3.2): the requested values, and those that the server grants."""
 
 import re
 from typing import Final, NamedTuple
@@ -11,7 +11,7 @@ _NO_LEVEL: Final = re.compile(r"[+#\0]")
 
 
 class Agreed(NamedTuple):
-    """What holds for a connection; spans in seconds."""
+    """Values agreed for a connection; spans in seconds."""
 
     client_id: str
     session_expiry_interval: int
@@ -57,7 +57,7 @@ def _response_information(asked: Connect, client_id: str) -> str | None:
 
 
 class ConnectRate:
-    """How many may come in a second; a burst of one second's worth is let through."""
+    """Limit on connections per second; a burst of one second's worth is let through."""
 
     def __init__(self, per_s_max: int) -> None:
         self._per_s_max = per_s_max

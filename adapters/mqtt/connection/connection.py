@@ -68,7 +68,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         self.aliases: dict[bytes, int] = {}  # those we have set
         node = adapter.node
         self.inbound = Inbound(self, node.publishing, node.mixed_topics, node.counters)
-        self.lone: OneInFlightPublisher | None = None
+        self.publisher: OneInFlightPublisher | None = None
         self.session_expiry_interval: int | None = None  # of DISCONNECT
         self.with_will = False  # before CONNACK there is none
         self.silence_s_max: float | None = None
@@ -105,8 +105,8 @@ class MqttConnection(Connection, asyncio.Protocol):
 
     def receive(self, data: bytes) -> None:
         """Take bytes of the stream, cut anywhere; an error comes after what came before it."""
-        if self.lone is not None:
-            self.lone.take(data)
+        if self.publisher is not None:
+            self.publisher.take(data)
             return
         packets = (reader := self.reader).receive(data)
         self._counters.messages_received += len(packets)
@@ -129,7 +129,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         likeness = reader.likeness
         if (
             likeness is not None
-            and likeness.may_be_lone
+            and likeness.may_be_one_in_flight
             and len(packets) == 1
             and not (self._queued or self._is_waiting or reader.has_partial)
         ):
@@ -155,9 +155,9 @@ class MqttConnection(Connection, asyncio.Protocol):
         """Return how many bytes of a packet that is not complete are kept."""
         return self.reader.partial_bytes
 
-    def _leave_lone(self) -> None:
-        if self.lone is not None:
-            self.lone.leave()
+    def _leave_publisher(self) -> None:
+        if self.publisher is not None:
+            self.publisher.leave()
 
     def released(self) -> None:
         """See ``Connection``: go on with what was read already."""
@@ -213,7 +213,7 @@ class MqttConnection(Connection, asyncio.Protocol):
 
     def enter(self, state: State) -> None:
         """Move on to the next state."""
-        self._leave_lone()
+        self._leave_publisher()
         if state is State.CONNECTED:
             self.keep_before_login(0)
             self.reader.admit()
@@ -224,7 +224,7 @@ class MqttConnection(Connection, asyncio.Protocol):
 
     def wait(self) -> None:
         """Serve nothing more before ``go_on``."""
-        self._leave_lone()
+        self._leave_publisher()
         self._is_waiting = True
         self.hold_reads("waiting")
 
@@ -323,7 +323,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         self.inbound.close()
 
     def _forget_queued(self) -> None:
-        """What was read and could not be served: a farewell counts, QoS 0 is lost."""
+        """Drop packets that were read and not served: DISCONNECT is applied, QoS 0 is lost."""
         queued, self._queued = self._queued, []
         for packet in queued:
             if isinstance(packet, PublishRun) and not packet.qos:
@@ -334,7 +334,7 @@ class MqttConnection(Connection, asyncio.Protocol):
     def hurry(self) -> None:
         """See ``Connection``: what was published is acknowledged, then the client goes."""
         self.is_leaving = True
-        self._leave_lone()
+        self._leave_publisher()
         if self.inbound.is_pending or self.state is State.CLOSED:
             return
         if self.config.server_reference:
@@ -365,7 +365,7 @@ class MqttConnection(Connection, asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The peer reads slower than we write. Its acknowledgements are read all the same."""
-        self._leave_lone()
+        self._leave_publisher()
         self.is_writable = False
         self._taken_bytes, self._taken_s = -1, self.listener.now_s
 

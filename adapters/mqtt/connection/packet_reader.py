@@ -1,4 +1,4 @@
-"""How much of what a client sends is looked at in one turn of the loop.
+"""Reader of a connection: the bytes of a client that one turn of the loop looks at.
 
 The event loop reads a socket up to 32 times in one turn while each read fills its buffer. After
 such a read, and after a slice of one (see ``PacketReader.is_cut``), others come first.

@@ -19,9 +19,9 @@ def is_held_back(session: "SessionPort", run: PublishRun, feed: "FeedPort | None
     if feed is not None:
         return feed.lagging.holds_back(session, run)
     connection = session.connection
-    if connection is None or connection.out_bytes <= session.services.receiver_bytes_max:
+    if connection is None or connection.out_bytes <= session.context.receiver_bytes_max:
         return False
-    session.services.counters.dropped += len(run.payloads)
+    session.context.counters.dropped += len(run.payloads)
     return True
 
 
@@ -42,7 +42,7 @@ def send_once(
             return
         match = own
     if connection.topic_alias_maximum:
-        session.services.write_journals()  # aliases of this turn are set before they are used
+        session.context.write_journals()  # aliases of this turn are set before they are used
     if connection.out_bytes > session.live_bytes_max and is_held_back(session, run, feed):
         return
     _send_once(
@@ -67,9 +67,9 @@ def _send_once(
         return
     count = len(run.payloads)
     if connection.topic_alias_maximum:
-        session.services.write_journals()  # aliases of this turn are set before they are used
-    if connection.out_bytes > session.services.receiver_bytes_max:
-        session.services.counters.dropped += count
+        session.context.write_journals()  # aliases of this turn are set before they are used
+    if connection.out_bytes > session.context.receiver_bytes_max:
+        session.context.counters.dropped += count
         return
     form = form_for(
         connection, run, qos=0, retain=retain, identifiers=identifiers, expiry_s=expiry_s
@@ -78,7 +78,7 @@ def _send_once(
         send_fitting(session, run, form, retain=retain, identifiers=identifiers)
         return
     connection.send(form.data())
-    session.services.counters.publish_sent += count
+    session.context.counters.publish_sent += count
 
 
 def send_part(
@@ -96,7 +96,7 @@ def send_part(
         part = run.part(run.payloads[start:stop], qos=0)
     expiry_s = None
     if run.expires_at_unix_ms:
-        expiry_s = remaining_s(run.expires_at_unix_ms, session.services.clock.steady_unix_ms())
+        expiry_s = remaining_s(run.expires_at_unix_ms, session.context.clock.steady_unix_ms())
     _send_once(session, part, retain=retain, identifiers=identifiers, expiry_s=expiry_s)
 
 
@@ -117,7 +117,7 @@ def send_fitting(
         for index, payload in enumerate(run.payloads)
         if form.packet_bytes(index) <= bytes_max
     ]
-    session.services.counters.too_large += len(run.payloads) - len(payloads)
+    session.context.counters.too_large += len(run.payloads) - len(payloads)
     if payloads:
         part = run.part(payloads, qos=0)
         send_part(session, part, 0, len(payloads), retain=retain, identifiers=identifiers)

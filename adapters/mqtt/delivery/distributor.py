@@ -32,18 +32,18 @@ class _SameForm:
 
 
 class _Plan:
-    """What to do with a run of one QoS and retain flag for one set of matches.
+    """Delivery plan for runs of one QoS and retain flag and one set of matches.
 
-    ``lone``: the form of the only receiver, who gets packets of QoS 0 as they came if that was in
+    ``single``: the form of the only receiver, who gets packets of QoS 0 as they came if that was in
     his version.
     """
 
-    __slots__ = ("alone", "groups", "lone", "same_forms", "windowed")
+    __slots__ = ("each", "groups", "same_forms", "single", "windowed")
 
     def __init__(self) -> None:
-        self.lone: _SameForm | None = None
+        self.single: _SameForm | None = None
         self.same_forms: list[_SameForm] = []
-        self.alone: list[tuple[SessionPort, SubscriberMatch]] = []  # aliases, or No Local
+        self.each: list[tuple[SessionPort, SubscriberMatch]] = []  # aliases, or No Local
         self.windowed: list[tuple[SessionPort, SubscriberMatch]] = []  # QoS 1 and 2
         self.groups: list[tuple[GroupPort, SubscriberMatch]] = []
 
@@ -86,7 +86,7 @@ class Distributor:
         plan = self._plan(matches, run)
         for same in plan.same_forms:
             self._send_same(run, same, expiry_s, feed)
-        for session, match in plan.alone:
+        for session, match in plan.each:
             send_once(session, run, match, expiry_s, feed)
         for group, match in plan.groups:
             group.offer(run, match, feed)
@@ -127,9 +127,9 @@ class Distributor:
             matches = match(topic)
             if not matches.matches:
                 continue
-            lone = self._plan(matches, like).lone if packets else None
-            if lone is not None and lone.version is version:
-                session = lone.sessions[0]
+            single = self._plan(matches, like).single if packets else None
+            if single is not None and single.version is version:
+                session = single.sessions[0]
                 connection = session.connection
                 packet = packets[index]
                 if (
@@ -236,7 +236,7 @@ def _make_plan(matches: "MatchSet[Subscriber]", run: PublishRun) -> _Plan:
         if min(match.qos, run.qos):
             plan.windowed.append((subscriber, match))
         elif connection.topic_alias_maximum or match.no_local:
-            plan.alone.append((subscriber, match))
+            plan.each.append((subscriber, match))
         else:
             retain = run.retain and match.retain_as_published
             version = _written_as(connection.version)
@@ -249,5 +249,5 @@ def _make_plan(matches: "MatchSet[Subscriber]", run: PublishRun) -> _Plan:
     if len(matches.matches) == len(plan.same_forms) == 1:
         same = plan.same_forms[0]
         if not (same.retain or same.identifiers):
-            plan.lone = same
+            plan.single = same
     return plan

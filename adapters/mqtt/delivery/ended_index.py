@@ -17,7 +17,7 @@ _CACHED_MATCHES_MAX: Final = 100_000
 
 
 class MatchWithEnded(Generic[S]):
-    """What a subscriber's ended subscriptions matched, and ``living`` what the others did."""
+    """Match of a subscriber's ended subscriptions, and ``living``, that of its others."""
 
     __slots__ = ("ended", "living", "subscriber")
 

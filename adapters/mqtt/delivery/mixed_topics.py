@@ -19,7 +19,7 @@ HEAD_BYTES_MAX: Final = 9  # of a packet: flags, length, the topic's length, ide
 
 
 class _Manner(NamedTuple):
-    """What messages on their way have in common, as ``outbox.Inflight`` has it."""
+    """Common options of messages in flight, as in ``outbox.Inflight``."""
 
     qos: int
     retain: bool
@@ -30,7 +30,7 @@ _Sent = tuple[_Manner, PacketHeads]
 
 
 class _Way(NamedTuple):
-    """What goes where."""
+    """A delivery: its session, connection, messages and partition."""
 
     session: "SessionPort"
     connection: "SessionConnection"
@@ -134,7 +134,7 @@ def _send_stretch(way: _Way, first: int, manner: _Manner, heads: Sequence[Packet
     )
     payloads = mixed.payloads[first : first + count]
     data = join_packets(heads, packet_id_of(inflight.first_seq), payloads)
-    session.services.counters.publish_sent += count
+    session.context.counters.publish_sent += count
     if session.is_kept:
         session.journal.add(inflight, data)
     else:

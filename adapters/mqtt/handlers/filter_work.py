@@ -59,8 +59,8 @@ def _begin(connection: MqttConnection, work: FilterWork, count: int) -> bool:
     if connection.filters_served > FILTERS_PER_STEP:
         connection.filters_served = 0
         connection.wait()
-        services = connection.node.services
-        services.start(_over_turns(connection, steps, services.pace))
+        context = connection.node.context
+        context.start(_over_turns(connection, steps, context.pace))
         return False
     while not steps.are_over:
         steps.go()
@@ -68,7 +68,7 @@ def _begin(connection: MqttConnection, work: FilterWork, count: int) -> bool:
 
 
 class _Steps:
-    """How far the work on a packet is."""
+    """Progress of the work on a packet."""
 
     def __init__(self, connection: MqttConnection, work: FilterWork, count: int) -> None:
         self._connection = connection

@@ -23,10 +23,10 @@ _RETAINED_NEVER: Final = 2
 
 def handle(connection: MqttConnection, packet: Subscribe) -> None:
     """Subscribe to what is allowed. Errors: ``MqttError`` for a shared one with No Local."""
-    serve(connection, _Work(connection, packet), len(packet.requests))
+    serve(connection, _SubscribeWork(connection, packet), len(packet.requests))
 
 
-class _Work:
+class _SubscribeWork:
     """A SUBSCRIBE. See ``FilterWork``."""
 
     def __init__(self, connection: MqttConnection, packet: Subscribe) -> None:

@@ -15,10 +15,10 @@ from gateway.errors import GatewayError
 
 def handle(connection: MqttConnection, packet: Unsubscribe) -> None:
     """Unsubscribe, and answer when that is kept."""
-    serve(connection, _Work(connection, packet), len(packet.topic_filters))
+    serve(connection, _UnsubscribeWork(connection, packet), len(packet.topic_filters))
 
 
-class _Work:
+class _UnsubscribeWork:
     """An UNSUBSCRIBE. See ``FilterWork``."""
 
     def __init__(self, connection: MqttConnection, packet: Unsubscribe) -> None:

@@ -1,4 +1,4 @@
-"""What is on its way to one client at QoS 1 and 2: which message has which packet identifier.
+"""Messages in flight to one client at QoS 1 and 2, and their packet identifiers.
 
 A message gets a sequence number when it leaves; its packet identifier is that number modulo
 65,535, plus 1. So a run of messages takes a run of identifiers, and after a crash the same
@@ -93,7 +93,7 @@ class Outbox:
 
     @property
     def room(self) -> int:
-        """How many more messages may leave."""
+        """Number of messages that may still leave."""
         next_seq = self.next_seq
         return min(
             self.window - (next_seq - self.base) + self.done.count,
@@ -102,7 +102,7 @@ class Outbox:
 
     @property
     def count(self) -> int:
-        """How many messages are on their way."""
+        """Number of messages in flight."""
         return self.next_seq - self.base - self.done.count
 
     @property

@@ -135,7 +135,7 @@ class PacketReader:
 
     @property
     def partial_bytes(self) -> int:
-        """How many bytes are kept of a packet that is not complete."""
+        """Bytes kept of a packet that is not complete."""
         return len(self._partial)
 
     def admit(self) -> None:

@@ -53,7 +53,7 @@ def decode_mixed_topics(
 
 
 class _Columns(NamedTuple):
-    """What packets in a row have; ``ends``: of the packet before them, and of each."""
+    """Fields of packets in a row; ``ends``: of the packet before them, and of each."""
 
     topics: list[bytes]
     payloads: list[bytes]

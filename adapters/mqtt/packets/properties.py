@@ -158,7 +158,7 @@ AUTH: Final[frozenset[int]] = frozenset(
 
 @dataclass(slots=True)
 class Properties:
-    """What a packet brought, by the kind of value; what is not there is absent."""
+    """Properties of a packet by kind of value; those that were not sent are absent."""
 
     numbers: dict[int, int] = field(default_factory=dict)
     texts: dict[int, str] = field(default_factory=dict)

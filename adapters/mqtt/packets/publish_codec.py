@@ -52,11 +52,11 @@ properties, with theirs (nothing in 3.x)."""
 
 
 class Likeness:
-    """What one publisher's packets mostly have in common: all but payload and identifier.
+    """Common bytes of one publisher's packets: all but payload and identifier.
 
     Who waits for each acknowledgement sends one packet at a time: there is no run to gain by,
-    but what was checked in one packet holds for the next with the same bytes. ``may_be_lone``:
-    they are QoS 1, and this is all there is to them; see ``one_in_flight``, who also ends it.
+    but what was checked in one packet holds for the next with the same bytes.
+    ``may_be_one_in_flight``: they are QoS 1 without more to them; see ``one_in_flight_batches``.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class Likeness:
         "_qos",
         "_tail_offset",
         "_version",
-        "may_be_lone",
+        "may_be_one_in_flight",
         "tail",
         "topic",
         "topic_data",
@@ -88,7 +88,7 @@ class Likeness:
         self._properties = run.properties
         self._version = run.version
         self._leaves_as_it_came = run.data is not None
-        self.may_be_lone = (
+        self.may_be_one_in_flight = (
             data[0] == _QOS_1
             and run.properties.topic_alias is None
             and run.properties.message_expiry_interval is None

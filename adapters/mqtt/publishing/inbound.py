@@ -1,4 +1,4 @@
-"""What one client publishes: counted until the log has it, acknowledged in the order it came.
+"""Messages that one client publishes, acknowledged in the order in which they came.
 
 Per run, not per message: this is the hot path.
 """
@@ -112,11 +112,11 @@ class Inbound:
     @property
     def is_pending(self) -> bool:
         """Whether anything is on its way into the log."""
-        lone = self.connection.lone
+        publisher = self.connection.publisher
         return (
             self.unacknowledged_bytes > 0
             or bool(self._in_turn)
-            or (lone is not None and lone.data is not None)
+            or (publisher is not None and publisher.data is not None)
         )
 
     @property
@@ -192,7 +192,7 @@ class Inbound:
         self._take_each(mixed.runs())
 
     def _take_each(self, runs: Iterable[PublishRun]) -> None:
-        """What is wrong with one of them is no fault of the others."""
+        """Take runs one by one, so that an error of one does not refuse the others."""
         for run in runs:
             self.take(run)
             if self.connection.is_closing:

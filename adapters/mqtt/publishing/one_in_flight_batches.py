@@ -17,9 +17,9 @@ from adapters.mqtt.mapping import header_block
 from adapters.mqtt.packets.delayed_topics import DELAYED_PREFIX
 from adapters.mqtt.packets.publish_codec import Likeness
 from adapters.mqtt.publishing.one_in_flight_publisher import (
-    Lane,
     OneInFlightConnection,
     OneInFlightPublisher,
+    PublisherLane,
 )
 from adapters.mqtt.reading.feed_set import FeedSet
 from adapters.mqtt.records.one_in_flight_messages import OneInFlightMessages
@@ -41,7 +41,7 @@ _PUBACK_BYTES: Final = 4
 
 
 class OneInFlightBatches:
-    """Gathers what lone publishers bring until the coalescer appends."""
+    """Gathers what one-in-flight publishers bring until the coalescer appends."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - its surroundings, made once
         self,
@@ -63,8 +63,8 @@ class OneInFlightBatches:
         self._authorizer = access.authorizer
         self._is_saturated = is_saturated
         self._authorizer_revision = self._topics_revision = -1
-        self._lanes: dict[tuple[Partition, ConnectionListener[Connection]], Lane] = {}
-        self._begun: list[Lane] = []  # those of the open round
+        self._lanes: dict[tuple[Partition, ConnectionListener[Connection]], PublisherLane] = {}
+        self._begun: list[PublisherLane] = []  # those of the open round
         coalescer.before_seal.append(self.fill)
 
     def admit(
@@ -95,7 +95,7 @@ class OneInFlightBatches:
         place = partition, connection.listener
         lane = self._lanes.get(place)
         if lane is None:
-            lane = self._lanes[place] = Lane(self, partition, connection)
+            lane = self._lanes[place] = PublisherLane(self, partition, connection)
         run = likeness.message(b"", connection.client_id)
         record = (routed.key, header_block(run, routed, connection.client_id))
         OneInFlightPublisher(self, connection, likeness, lane, record).begin()
@@ -115,7 +115,7 @@ class OneInFlightBatches:
             lane.is_over = True
         self._lanes = {}
 
-    def begin(self, lane: Lane) -> bool:
+    def begin(self, lane: PublisherLane) -> bool:
         """The first of a round comes; False while the log has more than it can write."""
         if self._is_saturated():
             return False
@@ -140,7 +140,7 @@ class OneInFlightBatches:
                 self._counters.publish_received += len(some)
                 self._put(lane, some)
 
-    def _put(self, lane: Lane, some: list[OneInFlightPublisher]) -> None:
+    def _put(self, lane: PublisherLane, some: list[OneInFlightPublisher]) -> None:
         now_unix_ms = self._clock.unix_ms()
         bytes_max = batch_bytes_max(lane.partition)
         largest_bytes = max([publisher.frame.size_bytes for publisher in some])
@@ -148,7 +148,9 @@ class OneInFlightBatches:
         for start in range(0, len(some), count):
             self._add(lane, some[start : start + count], now_unix_ms)
 
-    def _add(self, lane: Lane, some: Sequence[OneInFlightPublisher], now_unix_ms: int) -> None:
+    def _add(
+        self, lane: PublisherLane, some: Sequence[OneInFlightPublisher], now_unix_ms: int
+    ) -> None:
         payloads = [one.data[one.payload_at :] for one in some]  # type: ignore[index]  # waits
         records = SingleRecords(
             [one.frame for one in some],
@@ -164,7 +166,10 @@ class OneInFlightBatches:
                 publisher.give_up()
 
     def _done(
-        self, lane: Lane, some: Sequence[OneInFlightPublisher], error: GatewayError | None
+        self,
+        lane: PublisherLane,
+        some: Sequence[OneInFlightPublisher],
+        error: GatewayError | None,
     ) -> None:
         """The log has all of them, or none."""
         if error is not None:

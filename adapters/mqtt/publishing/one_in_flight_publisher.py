@@ -14,7 +14,9 @@ from gateway.errors import GatewayError
 from gateway.partition import Partition
 from gateway.records.singles import RecordFrame
 
-LONE_BYTES_MAX: Final = 4_096  # below ``unacknowledged_bytes_max``; beyond, other costs matter
+ONE_IN_FLIGHT_BYTES_MAX: Final = (
+    4_096  # below ``unacknowledged_bytes_max``; beyond, other costs matter
+)
 _QOS_1: Final = b"\x32"  # the first byte: neither DUP nor RETAIN
 _NO_IDENTIFIER: Final = b"\x00\x00"
 _VARINT_CONTINUES: Final = 128  # Remaining Lengths from here on take two bytes
@@ -23,7 +25,7 @@ _VARINT_CONTINUES: Final = 128  # Remaining Lengths from here on take two bytes
 class Gathering(Protocol):
     """The gathering of packets of all clients; see ``one_in_flight_batches``."""
 
-    def begin(self, lane: "Lane") -> bool:
+    def begin(self, lane: "PublisherLane") -> bool:
         """Have a lane's packets taken in this turn; False when they go the other way."""
         ...
 
@@ -35,7 +37,7 @@ class Gathering(Protocol):
 class OneInFlightConnection(PublishingConnection, Protocol):
     """The connection of a client that waits for each PUBACK."""
 
-    lone: "OneInFlightPublisher | None"
+    publisher: "OneInFlightPublisher | None"
     inbound: Inbound
     listener: ConnectionListener[Any]
     transport: asyncio.Transport | None
@@ -57,8 +59,8 @@ class OneInFlightConnection(PublishingConnection, Protocol):
         ...
 
 
-class Lane:
-    """Where lone publishers of one partition gather, as long as what was looked up holds.
+class PublisherLane:
+    """Packets of one-in-flight publishers for one partition, while its lookups hold.
 
     ``waiting``: those whose packet is not in a round yet, in the order in which packets came.
     ``is_framed``: see ``MqttConnection``, of which a listener makes one kind.
@@ -91,7 +93,7 @@ class Lane:
 
 
 class OneInFlightPublisher:
-    """What one client's next packet must look like, and the one that is on its way.
+    """Expected next packet of one client, and its packet in flight.
 
     A packet that is taken here is acknowledged before the next one is taken, so there is nothing
     to count and no order to keep. ``leave`` puts it into the line of ``inbound``.
@@ -124,7 +126,7 @@ class OneInFlightPublisher:
         gathering: Gathering,
         connection: OneInFlightConnection,
         likeness: Likeness,
-        lane: Lane,
+        lane: PublisherLane,
         record: tuple[bytes, bytes],
     ) -> None:
         """``record``: key and encoded headers."""
@@ -141,7 +143,7 @@ class OneInFlightPublisher:
         self._tail = likeness.tail
         self._prefix = b""
         self._size_bytes = -1
-        self._bytes_max = min(LONE_BYTES_MAX, connection.config.packet_bytes_max)
+        self._bytes_max = min(ONE_IN_FLIGHT_BYTES_MAX, connection.config.packet_bytes_max)
         assert connection.transport is not None
         self.write: Callable[[bytes], object] = (
             connection.send_now if connection.is_framed else connection.transport.write
@@ -153,12 +155,12 @@ class OneInFlightPublisher:
     def begin(self) -> None:
         """Take what is read from now on; see ``MqttConnection.receive``."""
         connection = self.connection
-        connection.lone = self
+        connection.publisher = self
 
     def _end(self) -> None:
         connection = self.connection
-        if connection.lone is self:
-            connection.lone = None
+        if connection.publisher is self:
+            connection.publisher = None
             del self.take  # its generator knows this publisher, and rings are not freed at once
 
     def _taking(self) -> Generator[None, bytes, None]:
@@ -197,7 +199,7 @@ class OneInFlightPublisher:
         """Look at a packet that differs from the last one: in size, if it is to go this way."""
         if self.data is not None:
             if data[:1] == _QOS_1:
-                self.likeness.may_be_lone = False  # it does not wait
+                self.likeness.may_be_one_in_flight = False  # it does not wait
             return False
         return len(data) != self._size_bytes and self._resize(len(data))
 
@@ -245,7 +247,7 @@ class OneInFlightPublisher:
                 self.published = self._inbound.join(self.run())
 
     def give_up(self) -> None:
-        """What holds for all has changed meanwhile: let ``inbound`` look at the packet."""
+        """Hand the packet to ``inbound``, because routes or rights have changed."""
         run, self.data = self.run(), None
         self._end()
         self.connection.guard(self._inbound.take, run)

@@ -31,7 +31,7 @@ class PublishingConnection(SessionConnection, Protocol):
         ...
 
     @property
-    def lone(self) -> WaitingPublisher | None:
+    def publisher(self) -> WaitingPublisher | None:
         """The path of a client that waits for each PUBACK, while it is taken."""
         ...
 

@@ -144,7 +144,7 @@ class Publishing:
             ):
                 session.will = None
                 if session.is_kept:
-                    session.services.store.put_state(session)
+                    session.context.store.put_state(session)
 
         refusal = access.publish_refusal(run.topic, run.qos)
         if refusal is not None:

@@ -79,7 +79,7 @@ class PendingWill(NamedTuple):
 
 
 class PendingWills:
-    """Which wills wait until when; one a client. Pure: times are handed in (monotonic ms)."""
+    """Pending wills and their due times, one a client. Pure: times are arguments (monotonic ms)."""
 
     def __init__(self) -> None:
         self._pending: dict[str, PendingWill] = {}

@@ -1,7 +1,7 @@
 """Catching up: all who are behind on one feed read its log together.
 
 Each step reads a piece of the log where some of the followers stand, and serves every ready
-follower that stands in that piece (``rides``). So ten thousand sessions that come back together
+follower that stands in that piece (``scans``). So ten thousand sessions that come back together
 read the log once, and of a piece only what one of them may want is decoded; where the storage
 knows in which batches that is, the others are not read (``wanted_spans``). Steps are cut into
 slices; between two of them the loop serves live traffic.
@@ -31,7 +31,7 @@ from gateway.model import Buffer, parse_batch_header
 
 READ_BYTES_MAX: Final = 1_048_576
 SPANS_MAX: Final = 16  # read for one piece: what lies between them is not wanted
-RIDE_PIECES: Final = 8  # that one ride goes through before another has its turn
+SCAN_PIECES: Final = 8  # that one ride goes through before another has its turn
 PIECES_MAX: Final = 4  # kept decoded: readers with small windows come again
 PIECE_BYTES_MAX: Final = 4_194_304  # of payloads; a larger piece is not kept
 WANTED_SPARE: Final = 1_000  # followers that went on, whose filters are still asked for
@@ -40,7 +40,7 @@ log = structlog.get_logger()
 
 
 class Matcher(Protocol):
-    """Who wants a topic; ``ended``: and who did, until its subscription ended."""
+    """Subscribers of a topic; ``ended``: subscriptions that have ended."""
 
     ended: EndedIndex
 
@@ -71,7 +71,7 @@ class CatchUp:
         self.records_scanned = 0
         self._matcher = matcher
         self._pace = pace or Pace()
-        self._rides = SharedScans(feed.partition_id)
+        self._scans = SharedScans(feed.partition_id)
         self._going: dict[Follower, None] = {}  # of the ride that is served
         self._task: asyncio.Task[None] | None = None
         self._wanted = WantedTopics()
@@ -81,45 +81,45 @@ class CatchUp:
 
     def add(self, follower: "Follower") -> None:
         """Serve a follower that is behind on this feed; again and again is no harm."""
-        if follower in self._rides or not follower.is_ready:
+        if follower in self._scans or not follower.is_ready:
             return
         if not len(self._wanted):
             self._forget()
-        self._rides.add(follower, self._wanted.add(follower))
+        self._scans.add(follower, self._wanted.add(follower))
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def discard(self, follower: "Follower") -> None:
         """It has gone."""
-        self._rides.remove(follower)
+        self._scans.remove(follower)
         self._leave(follower)
 
     def close(self) -> None:
         """Serve nobody any more."""
         if self._task is not None:
             self._task.cancel()
-        self._rides.clear()
+        self._scans.clear()
         self._forget()
 
     async def _run(self) -> None:
         try:
-            while (ride := self._rides.take()) is not None:
+            while (scan := self._scans.take()) is not None:
                 try:
-                    await self._go(ride)
+                    await self._go(scan)
                 finally:
-                    self._rides.put_back(ride)
+                    self._scans.put_back(scan)
         finally:
             self._task = None
 
-    async def _go(self, ride: SharedScan) -> None:
-        for _ in range(RIDE_PIECES):
-            if not (await self._is_behind(ride) and await self._step_or_wait(ride)):
+    async def _go(self, scan: SharedScan) -> None:
+        for _ in range(SCAN_PIECES):
+            if not (await self._is_behind(scan) and await self._step_or_wait(scan)):
                 return
 
-    async def _step_or_wait(self, ride: SharedScan) -> bool:
+    async def _step_or_wait(self, scan: SharedScan) -> bool:
         """A log that cannot be read is tried again, after others: nobody else would ask for it."""
         try:
-            await self._step(ride)
+            await self._step(scan)
         except GatewayError as error:
             log.warning(
                 "catching up", topic=self.feed.partition.topic.name.name, error=str(error)
@@ -132,26 +132,26 @@ class CatchUp:
             return True
         return False
 
-    async def _is_behind(self, ride: SharedScan) -> bool:
+    async def _is_behind(self, scan: SharedScan) -> bool:
         """Say whether anybody is to be served; who is full comes back by itself."""
-        if ride.offset >= self.feed.live_offset:
+        if scan.offset >= self.feed.live_offset:
             async with self._pace:
-                await self._join_live(ride)
-        while ride.followers:
-            follower = next(iter(ride.followers))
+                await self._join_live(scan)
+        while scan.followers:
+            follower = next(iter(scan.followers))
             if follower.is_ready and self.feed.partition_id in follower.behind:
                 return True
-            self._rides.remove(follower)
+            self._scans.remove(follower)
         return False
 
-    async def _join_live(self, ride: SharedScan) -> None:
+    async def _join_live(self, scan: SharedScan) -> None:
         """Let receivers that have caught up go on from the live end, while it is there."""
-        for follower in tuple(ride.followers):
-            if ride.offset < self.feed.live_offset:
+        for follower in tuple(scan.followers):
+            if scan.offset < self.feed.live_offset:
                 return
-            if follower not in ride.followers:  # it went meanwhile
+            if follower not in scan.followers:  # it went meanwhile
                 continue
-            self._rides.remove(follower)
+            self._scans.remove(follower)
             follower.behind.pop(self.feed.partition_id, None)
             self._leave(follower)
             if isinstance(follower, SlowReceiver):
@@ -165,17 +165,17 @@ class CatchUp:
         if not len(self._wanted):
             self._forget()
 
-    async def _step(self, ride: SharedScan) -> None:
+    async def _step(self, scan: SharedScan) -> None:
         """Read where a ride stands; serve all that stand in what was read."""
-        self._skip(ride)
-        spare = self._wanted.revision - 4 * len(self._rides)
-        if ride.offset >= self._horizon or spare > WANTED_SPARE:
+        self._skip(scan)
+        spare = self._wanted.revision - 4 * len(self._scans)
+        if scan.offset >= self._horizon or spare > WANTED_SPARE:
             await self._look_again()
-        offset = ride.offset
-        piece = self._find_piece(ride)
+        offset = scan.offset
+        piece = self._find_piece(scan)
         if piece is None:
             wanted = self._wanted
-            reach = await self._spans.reach(wanted, ride.newest, offset, self._horizon)
+            reach = await self._spans.reach(wanted, scan.newest, offset, self._horizon)
             try:
                 batches, end = await self._read(reach, offset)
             except OffsetOutOfRange:
@@ -185,19 +185,19 @@ class CatchUp:
             async with self._pace:
                 piece = await self._decode(batches, offset, end, wanted, reach.revision)
         async with self._pace:
-            await self._serve(piece, ride)
+            await self._serve(piece, scan)
 
-    def _skip(self, ride: SharedScan) -> None:
+    def _skip(self, scan: SharedScan) -> None:
         """Go on at the start of the log where retention has passed a ride."""
         partition_id, start = self.feed.partition_id, self.feed.log_start_offset
-        if ride.offset >= start:
+        if scan.offset >= start:
             return
-        for follower in ride.followers:
-            offset = max(follower.behind[partition_id], ride.offset)
+        for follower in scan.followers:
+            offset = max(follower.behind[partition_id], scan.offset)
             if offset < start:
                 follower.on_skipped(start - offset)
                 follower.behind[partition_id] = start
-        ride.offset = start
+        scan.offset = start
 
     # --- what is wanted, and read
 
@@ -211,16 +211,16 @@ class CatchUp:
         """Ask those who are ready what they want by now."""
         self._forget()
         async with self._pace:
-            for follower in tuple(self._rides):
-                if follower in self._rides:
+            for follower in tuple(self._scans):
+                if follower in self._scans:
                     self._wanted.add(follower)
                 if self._pace.is_over:
                     await self._pace.rest()
-        self._rides.renumber(self._wanted.revision - 1)
+        self._scans.renumber(self._wanted.revision - 1)
 
-    def _find_piece(self, ride: SharedScan) -> _Piece | None:
+    def _find_piece(self, scan: SharedScan) -> _Piece | None:
         for piece in self._pieces:
-            if piece.start <= ride.offset < piece.end and ride.newest < piece.revision:
+            if piece.start <= scan.offset < piece.end and scan.newest < piece.revision:
                 return piece
         return None
 
@@ -269,13 +269,13 @@ class CatchUp:
 
     # --- serving
 
-    async def _serve(self, piece: _Piece, ride: SharedScan) -> None:
+    async def _serve(self, piece: _Piece, scan: SharedScan) -> None:
         """Serve who stands in a piece, from where a ride stands on."""
         if piece.wanted is not self._wanted:
             return  # all it was read for have gone
-        self._rides.join(ride, piece.end, piece.revision)
-        runs, end, done = piece.runs, piece.end, ride.offset
-        going = self._going = ride.followers
+        self._scans.join(scan, piece.end, piece.revision)
+        runs, end, done = piece.runs, piece.end, scan.offset
+        going = self._going = scan.followers
         for at in range(max(bisect_right(runs, done, key=_base_offset) - 1, 0), len(runs)):
             run = runs[at]
             if not going or run.base_offset >= end:
@@ -288,9 +288,9 @@ class CatchUp:
             else:
                 await self._offer_all(self._offers(run), run, start, stop)
             done = stop
-        ride.offset = end
+        scan.offset = end
         if end >= self.feed.live_offset:
-            await self._join_live(ride)
+            await self._join_live(scan)
 
     async def _offer_all(
         self, offers: "list[Offer]", run: PublishRun, start: int, stop: int
@@ -321,7 +321,7 @@ class CatchUp:
                 continue
             follower.behind[partition_id] = base_offset + taken
             if base_offset + taken < stop:
-                self._rides.remove(follower)  # it is full, and comes back by itself
+                self._scans.remove(follower)  # it is full, and comes back by itself
             if self._pace.is_over:
                 await self._pace.rest()
 
@@ -376,7 +376,7 @@ class CatchUp:
                 first += taken
                 behind[partition_id] = first
                 if first < until:
-                    self._rides.remove(follower)
+                    self._scans.remove(follower)
                     break
             if pace.is_over:
                 break

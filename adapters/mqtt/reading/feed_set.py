@@ -185,7 +185,7 @@ class FeedSet:
             self._follow(topic)
 
     def _on_deleted(self, topic: Topic) -> None:
-        """What MQTT clients publish needs the topic: it is made again, empty."""
+        """Create a deleted topic again, empty: MQTT clients publish to it."""
         for partition_id in topic.partition_ids:
             self._drop(partition_id)
         name = topic.name.name

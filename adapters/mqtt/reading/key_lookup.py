@@ -1,4 +1,4 @@
-"""Where in the log what is wanted may be: the storage is asked, where it has an index of keys.
+"""Lookup of wanted topics in the storage's index of keys, where it has one.
 
 A filter is matched against the topics that a file holds, not against its records, and who is
 behind reads only the batches that the answer names. One answer, for one file of the log, serves
@@ -33,7 +33,7 @@ class KeyedLog(Protocol):
 
 
 class Reach(NamedTuple):
-    """What is to be read: ``spans``; no more of what was wanted at a revision is below ``end``.
+    """Spans to read; below ``end`` nothing else is wanted at a revision.
 
     ``revision`` is None where all is read: that is enough for everybody.
     """
@@ -44,7 +44,7 @@ class Reach(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """Of offsets [start, end): what was wanted at ``revision`` is within ``spans``."""
+    """Answer for offsets [start, end): messages wanted at ``revision`` are within ``spans``."""
 
     start: int
     end: int
@@ -58,7 +58,7 @@ class _Answer(NamedTuple):
 
 
 class KeyLookup:
-    """What the storage has answered of one feed, for one set of filters that only grows."""
+    """Answers of the storage about one feed, for one set of filters that only grows."""
 
     def __init__(self, log: KeyedLog) -> None:
         self._log = log

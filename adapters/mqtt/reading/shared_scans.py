@@ -1,4 +1,4 @@
-"""Who is behind at one place of a log rides through it together, and rides take turns.
+"""Shared scans: followers that are behind at one offset read the log together, in turns.
 
 So ten thousand who come back together cost a step of the log once, not once each: while they
 ride, where they stand is said once for all of them.
@@ -47,22 +47,22 @@ class SharedScans:
     def add(self, follower: "Follower", number: int) -> None:
         """Let a follower that came in with this number ride from where it stands."""
         offset = follower.behind[self._partition_id]
-        ride = self._waiting.get(offset)
-        if ride is None:
-            ride = self._waiting[offset] = SharedScan(offset)
-        ride.followers[follower] = None
-        ride.newest = max(ride.newest, number)
-        self._by_follower[follower] = ride
+        scan = self._waiting.get(offset)
+        if scan is None:
+            scan = self._waiting[offset] = SharedScan(offset)
+        scan.followers[follower] = None
+        scan.newest = max(scan.newest, number)
+        self._by_follower[follower] = scan
 
     def remove(self, follower: "Follower") -> None:
         """Let a follower get off, if it rides: it stands where it has come to."""
-        ride = self._by_follower.pop(follower, None)
-        if ride is None:
+        scan = self._by_follower.pop(follower, None)
+        if scan is None:
             return
-        self._settle_one(follower, ride.offset)
-        del ride.followers[follower]
-        if not ride.followers and self._waiting.get(ride.offset) is ride:
-            del self._waiting[ride.offset]
+        self._settle_one(follower, scan.offset)
+        del scan.followers[follower]
+        if not scan.followers and self._waiting.get(scan.offset) is scan:
+            del self._waiting[scan.offset]
 
     def clear(self) -> None:
         """Let nobody ride any more."""
@@ -71,8 +71,8 @@ class SharedScans:
 
     def renumber(self, newest: int) -> None:
         """All who ride came in anew, none with a later number than this."""
-        for ride in set(self._by_follower.values()):
-            ride.newest = newest
+        for scan in set(self._by_follower.values()):
+            scan.newest = newest
 
     def take(self) -> SharedScan | None:
         """Return the ride that goes on now; it waits no more until it is put back.
@@ -87,38 +87,38 @@ class SharedScans:
         offset = next(iter(self._waiting)) if is_of_all else min(self._waiting)
         return self._waiting.pop(offset)
 
-    def put_back(self, ride: SharedScan) -> None:
+    def put_back(self, scan: SharedScan) -> None:
         """A ride has had its turn: it waits for the next one."""
-        if not ride.followers:
+        if not scan.followers:
             return
-        self.settle(ride)
-        waiting = self._waiting.setdefault(ride.offset, ride)
-        if waiting is not ride:
-            self._merge(ride, waiting)
+        self.settle(scan)
+        waiting = self._waiting.setdefault(scan.offset, scan)
+        if waiting is not scan:
+            self._merge(scan, waiting)
 
-    def join(self, ride: SharedScan, end: int, number: int) -> None:
+    def join(self, scan: SharedScan, end: int, number: int) -> None:
         """Let all ride along who stand at offsets before ``end`` and came in before a number."""
         found = [
             one
             for offset, one in self._waiting.items()
-            if ride.offset <= offset < end and one.newest < number
+            if scan.offset <= offset < end and one.newest < number
         ]
         for one in found:
             del self._waiting[one.offset]
-            self._merge(one, ride)
+            self._merge(one, scan)
 
-    def settle(self, ride: SharedScan) -> None:
+    def settle(self, scan: SharedScan) -> None:
         """Tell all who ride where they have come to."""
-        for follower in ride.followers:
-            self._settle_one(follower, ride.offset)
+        for follower in scan.followers:
+            self._settle_one(follower, scan.offset)
 
     def _settle_one(self, follower: "Follower", offset: int) -> None:
         behind = follower.behind
         if behind.get(self._partition_id, offset) < offset:
             behind[self._partition_id] = offset
 
-    def _merge(self, ride: SharedScan, into: SharedScan) -> None:
-        for follower in ride.followers:
+    def _merge(self, scan: SharedScan, into: SharedScan) -> None:
+        for follower in scan.followers:
             self._by_follower[follower] = into
-        into.followers |= ride.followers
-        into.newest = max(into.newest, ride.newest)
+        into.followers |= scan.followers
+        into.newest = max(into.newest, scan.newest)

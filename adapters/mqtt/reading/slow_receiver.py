@@ -72,7 +72,7 @@ class SlowReceiver:
 
     @property
     def offset(self) -> int:
-        """Where it is."""
+        """Offset in the log that it has reached."""
         return self.behind.get(self.lagging.feed.partition_id, self.start)
 
     @property
@@ -84,7 +84,7 @@ class SlowReceiver:
             self.early_from != _NOT_KNOWN
             and connection is not None
             and not connection.is_closing
-            and connection.out_bytes <= session.services.receiver_bytes_max // 2
+            and connection.out_bytes <= session.context.receiver_bytes_max // 2
         )
 
     # --- how it comes and goes
@@ -93,18 +93,18 @@ class SlowReceiver:
         """It is known where it is."""
         self.early_from = early_from
         self.behind[self.lagging.feed.partition_id] = self.start
-        self.session.services.catch_up(self)
+        self.session.context.catch_up(self)
 
     def go_on(self) -> None:
         """There may be room again."""
         if self.lagging.is_beyond(self.offset):
             self.skip()
         else:
-            self.session.services.catch_up(self)
+            self.session.context.catch_up(self)
 
     def skip(self) -> None:
         """It is too far back: what it has not had is dropped, and it gets what is new."""
-        self.session.services.counters.dropped += self.outstanding
+        self.session.context.counters.dropped += self.outstanding
         self.leave()
 
     def leave(self) -> None:
@@ -112,9 +112,9 @@ class SlowReceiver:
         session, partition_id = self.session, self.lagging.feed.partition_id
         session.slow_receivers.pop(partition_id, None)
         if not session.slow_receivers:
-            session.live_bytes_max = session.services.receiver_bytes_max
+            session.live_bytes_max = session.context.receiver_bytes_max
         self.lagging.remove(self)
-        catch_up = session.services.feeds.catch_up(partition_id)
+        catch_up = session.context.feeds.catch_up(partition_id)
         if catch_up is not None:
             catch_up.discard(self)
         self.behind.clear()
@@ -122,7 +122,7 @@ class SlowReceiver:
     def on_skipped(self, count: int) -> None:
         """See ``CatchUp``: the log does not go back as far."""
         dropped = min(count, self.outstanding)
-        self.session.services.counters.dropped += dropped
+        self.session.context.counters.dropped += dropped
         self.outstanding -= dropped
 
     # --- what it gets
@@ -176,10 +176,10 @@ class SlowReceiver:
             start = max(start, min(stop, self.early_from - run.base_offset))
         expiry_s = None
         if run.expires_at_unix_ms:
-            clock = self.session.services.clock
+            clock = self.session.context.clock
             expiry_s = remaining_s(run.expires_at_unix_ms, clock.steady_unix_ms())
             if not expiry_s:
-                self.session.services.counters.expired += stop - start
+                self.session.context.counters.expired += stop - start
                 self.outstanding -= stop - start
                 return count
         while start < stop and self.is_ready:
@@ -194,7 +194,7 @@ class SlowReceiver:
         feed: FeedPort,
     ) -> int | None:
         """See ``CatchUp``, and ``send_mixed_topics``, which does the same for QoS 1 and 2."""
-        services, connection = self.session.services, self.session.connection
+        context, connection = self.session.context, self.session.connection
         start, stop, offset = places.start, places.stop, mixed.base_offset + places.start
         if connection is None or not self.is_ready:
             return start
@@ -217,7 +217,7 @@ class SlowReceiver:
         ]
         if sent:
             connection.send(join_at_most_once(*zip(*sent, strict=True)))
-        services.counters.publish_sent += len(sent)
+        context.counters.publish_sent += len(sent)
         self.outstanding -= len(sent)
         return stop
 
@@ -247,10 +247,10 @@ class SlowReceiver:
 
         Return up to where.
         """
-        services, connection = self.session.services, self.session.connection
+        context, connection = self.session.context, self.session.connection
         assert connection is not None
         if connection.topic_alias_maximum:
-            services.write_journals()  # aliases of this turn are set before they are used
+            context.write_journals()  # aliases of this turn are set before they are used
         form = form_for(
             connection,
             run,
@@ -259,13 +259,13 @@ class SlowReceiver:
             identifiers=match.identifiers,
             expiry_s=expiry_s,
         )
-        room_bytes = services.receiver_bytes_max - connection.out_bytes
+        room_bytes = context.receiver_bytes_max - connection.out_bytes
         largest_bytes = min(form.largest_bytes, connection.packet_bytes_max)
         stop = min(stop, start + max(room_bytes // largest_bytes, 1))
         parts = fitting_parts(form, start, stop, connection.packet_bytes_max)
         sent = sum(end - at for at, end in parts)
-        services.counters.too_large += stop - start - sent
-        services.counters.publish_sent += sent
+        context.counters.too_large += stop - start - sent
+        context.counters.publish_sent += sent
         for at, end in parts:
             connection.send(form.part(at, end))
         self.outstanding -= stop - start

@@ -25,7 +25,7 @@ Early = PublishRun | MixedTopicPublishes
 
 
 class LagBounds(NamedTuple):
-    """How far back a receiver may be: bytes of the log, and milliseconds."""
+    """Limits on a receiver's lag: bytes of the log, and milliseconds."""
 
     bytes_max: int = _FAR
     ms_max: int = _FAR
@@ -75,7 +75,7 @@ class SlowReceivers:
         if slow_receiver is None:
             connection = session.connection
             assert connection is not None
-            if connection.out_bytes <= session.services.receiver_bytes_max:
+            if connection.out_bytes <= session.context.receiver_bytes_max:
                 return False  # behind on another feed
             slow_receiver = self._fall_behind(session, run)
         slow_receiver.outstanding += len(run.payloads)
@@ -114,14 +114,14 @@ class SlowReceivers:
             self._pending = deque(pending)
 
     def _give(self, session: "SessionPort", early: Early) -> None:
-        services = session.services
+        context = session.context
         for whole in early.runs() if isinstance(early, MixedTopicPublishes) else (early,):
             run = self._not_seen(whole)
             if run is None:
                 continue
-            match = services.distributor.matches_by_follower(run.topic).get(session)
+            match = context.distributor.matches_by_follower(run.topic).get(session)
             if match is not None:
-                services.distributor.deliver_to(session, run, match, self.feed)
+                context.distributor.deliver_to(session, run, match, self.feed)
 
     def _not_seen(self, run: PublishRun) -> PublishRun | None:
         """Return what of a run the log does not have yet: of one that was cut it may have some."""
@@ -192,7 +192,7 @@ class SlowReceivers:
 
     @property
     def issued(self) -> int:
-        """How many messages have left early."""
+        """Number of messages that have left early."""
         return self._issued
 
     def settle(self, number: int) -> None:

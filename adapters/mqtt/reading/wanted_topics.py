@@ -1,4 +1,4 @@
-"""Which topics those who are behind may want, asked once for each record of the log.
+"""Topics that followers may want, asked once for each record of the log.
 
 The trie of all subscriptions would say that of a million clients somebody wants most topics;
 here are only those who are being served. Filters without a wildcard are one set, asked at the
@@ -62,7 +62,7 @@ class WantedTopics:
 
     @property
     def wants(self) -> Callable[[bytes], bool] | None:
-        """What says whether a topic may be wanted; None when all are. It follows ``add``."""
+        """Predicate for wanted topics, None when all are wanted. It follows ``add``."""
         if not self._root:
             return self._exact.__contains__
         return None if _BELOW in self._root else self._known.__getitem__

@@ -1,4 +1,4 @@
-"""What a message says beside its payload: properties of PUBLISH to headers of records and back.
+"""Properties of PUBLISH to headers of records, and back.
 
 docs/protocols/mqtt.md has the table, header by header. A user property that bears a reserved
 name becomes ``mqtt.user.<name>``; a header whose value cannot be what its name says is shown to
@@ -48,7 +48,7 @@ Header = tuple[str, bytes | None]
 
 
 class StoredHeaders(NamedTuple):
-    """What the headers of a record say. ``topic`` and ``qos`` are None when they do not."""
+    """Decoded headers of a record; ``topic`` and ``qos`` are None when they have none."""
 
     topic: bytes | None
     client_id: str

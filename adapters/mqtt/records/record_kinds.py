@@ -1,4 +1,4 @@
-"""What a record says beside its payload: topic, QoS, properties. Remembered by key and headers."""
+"""Topic, QoS and properties of a record, cached by key and headers."""
 
 from collections import Counter
 from collections.abc import Callable

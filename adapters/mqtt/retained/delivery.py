@@ -45,7 +45,7 @@ def _send_run(session: "SessionPort", subscription: Subscription, run: PublishRu
         return
     expiry_s = None
     if run.expires_at_unix_ms:
-        expiry_s = remaining_s(run.expires_at_unix_ms, session.services.clock.steady_unix_ms())
+        expiry_s = remaining_s(run.expires_at_unix_ms, session.context.clock.steady_unix_ms())
         if not expiry_s:
             return
     identifiers = _identifiers(subscription)
@@ -70,7 +70,7 @@ def _send_stretch(
 ) -> None:
     connection = session.connection
     assert connection is not None
-    services = session.services
+    context = session.context
     identifiers = _identifiers(subscription)
     properties = b""
     if connection.version is Version.V5:
@@ -80,15 +80,15 @@ def _send_stretch(
     qos = min(stretch.qos, subscription.qos)
     packets = _Packets(stretch, qos, properties)
     # What is too large counts as delivered (MQTT-3.1.2-25).
-    services.counters.too_large += packets.leave_out_above(connection.packet_bytes_max)
+    context.counters.too_large += packets.leave_out_above(connection.packet_bytes_max)
     count = len(packets.topics)
     if not count:
         return
     if not qos:
-        if connection.out_bytes > services.receiver_bytes_max:
-            services.counters.dropped += count
+        if connection.out_bytes > context.receiver_bytes_max:
+            context.counters.dropped += count
             return
-        services.counters.publish_sent += count
+        context.counters.publish_sent += count
         connection.send(packets.data())
         return
     inflight = session.outbox.push(
@@ -100,7 +100,7 @@ def _send_stretch(
         identifiers=identifiers,
         topics=tuple(packets.topics),
     )
-    services.counters.publish_sent += count
+    context.counters.publish_sent += count
     data = packets.data(inflight.first_seq)
     if session.is_kept:
         session.journal.add(inflight, data)

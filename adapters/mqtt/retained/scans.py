@@ -1,4 +1,4 @@
-"""Which retained messages a new subscription still waits for, a page at a time."""
+"""Retained messages for new subscriptions, sent a page at a time."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -48,6 +48,7 @@ class ClientSession:
         "behind",
         "client_id",
         "connection",
+        "context",
         "deadline_ms",
         "disconnected_unix_ms",
         "ended",
@@ -66,7 +67,6 @@ class ClientSession:
         "outbox",
         "positions",
         "retained_scans",
-        "services",
         "slow_receivers",
         "subscriptions",
         "username",
@@ -75,9 +75,9 @@ class ClientSession:
 
     is_group: Literal[False] = False
 
-    def __init__(self, client_id: str, services: SessionServices) -> None:
+    def __init__(self, client_id: str, context: SessionServices) -> None:
         self.client_id = client_id
-        self.services = services
+        self.context = context
         self.connection: SessionConnection | None = None
         self.username: str | None = None
         self.host = ""  # it was connected from last, for rules; nobody writes it down
@@ -90,14 +90,14 @@ class ClientSession:
         self.ended: EndedSubscriptions[SessionPort] | None = None  # whose rest still leaves
         self.forbidden = NOTHING  # those out of force, see ``rights.reading``
         self.groups: dict[str, GroupPort] = {}
-        self.holder = services.lanes.new_holder()  # of messages of shared subscriptions
+        self.holder = context.lanes.new_holder()  # of messages of shared subscriptions
         self.outbox = Outbox()
         self.journal = SessionJournal(self)
         self.inbound: set[int] = set()  # QoS 2 identifiers that wait for PUBREL
         self.behind: dict[int, int] = {}
         # Where it is too slow for QoS 0, by partition id; waiting for it, more: ``at_most_once``.
         self.slow_receivers: dict[int, SlowReceiverPort] = {}
-        self.live_bytes_max = services.receiver_bytes_max
+        self.live_bytes_max = context.receiver_bytes_max
         self.positions: dict[int, int] = {}  # while it is away
         # Who waits for retained messages by filter, and the topic they are at.
         self.retained_scans: OrderedDict[str, tuple[Subscription, bytes]] = OrderedDict()
@@ -127,7 +127,7 @@ class ClientSession:
             and self.is_attached
             and not self.is_redelivering
             and self.outbox.room > 0
-            and connection.out_bytes <= self.services.receiver_bytes_max
+            and connection.out_bytes <= self.context.receiver_bytes_max
         )
 
     def wanted_filters(self) -> Iterator[str]:
@@ -164,9 +164,9 @@ class ClientSession:
             return stop - start
         expiry_s = None
         if run.expires_at_unix_ms:
-            expiry_s = remaining_s(run.expires_at_unix_ms, self.services.clock.steady_unix_ms())
+            expiry_s = remaining_s(run.expires_at_unix_ms, self.context.clock.steady_unix_ms())
             if not expiry_s:
-                self.services.counters.expired += stop - start
+                self.context.counters.expired += stop - start
                 return stop - start
         count = min(stop - start, self.outbox.room)
         if count <= 0 or not self.is_ready:
@@ -225,7 +225,7 @@ class ClientSession:
         )
         # What is too large counts as delivered (MQTT-3.1.2-25).
         parts = fitting_parts(form, start, stop, connection.packet_bytes_max)
-        self.services.counters.too_large += stop - start - sum(end - at for at, end in parts)
+        self.context.counters.too_large += stop - start - sum(end - at for at, end in parts)
         for first, end in parts:
             inflight = self.outbox.push(
                 end - first,
@@ -239,7 +239,7 @@ class ClientSession:
                 attempt=attempt,
             )
             data = form.with_ids(packet_id_of(inflight.first_seq), first, end)
-            self.services.counters.publish_sent += end - first
+            self.context.counters.publish_sent += end - first
             if self.is_kept:
                 self.journal.add(inflight, data)
             else:
@@ -249,7 +249,7 @@ class ClientSession:
     def send(self, connection: SessionConnection, *data: Buffer) -> None:
         """Send packets; who makes us keep more than is bearable is cut off."""
         connection.send(*data)
-        if connection.out_bytes > self.services.config.receiver_bytes_hard_max:
+        if connection.out_bytes > self.context.config.receiver_bytes_hard_max:
             connection.quota_exceeded()
 
     # --- acknowledgements
@@ -279,7 +279,7 @@ class ClientSession:
             connection.send(data)
             return
         # PUBREL says that PUBLISH will not come again: it must be true after a crash too.
-        self.services.store.put_state(self, partial(self._release_when_kept, connection, data))
+        self.context.store.put_state(self, partial(self._release_when_kept, connection, data))
 
     def _release_when_kept(
         self, connection: SessionConnection, data: Buffer, error: StorageUnavailable | None
@@ -295,13 +295,13 @@ class ClientSession:
         """Something was settled: the next checkpoint says so, and shared lanes now."""
         outbox = self.outbox
         if outbox.settled:
-            self.services.lanes.settle(outbox.take_settled())
+            self.context.lanes.settle(outbox.take_settled())
         if not self.is_kept:
             outbox.kept(outbox.base)
         elif outbox.wants_state_kept:
-            self.services.store.put_state(self)
+            self.context.store.put_state(self)
         else:
-            self.services.dirty.add(self)
+            self.context.dirty.add(self)
 
     def on_state_kept(self, base: int) -> None:
         """A state with this base of the outbox is kept: there may be identifiers again."""
@@ -315,9 +315,9 @@ class ClientSession:
         if self.on_progress is not None:
             self.on_progress()
         if self.retained_scans:
-            self.services.retained_scans.send(self)
+            self.context.retained_scans.send(self)
         if self.behind:
-            self.services.catch_up(self)
+            self.context.catch_up(self)
         for slow_receiver in tuple(self.slow_receivers.values()):
             slow_receiver.go_on()
         for group in self.groups.values():
@@ -325,7 +325,7 @@ class ClientSession:
 
     def on_skipped(self, count: int) -> None:
         """See ``CatchUp``."""
-        self.services.counters.backlog_skipped += count
+        self.context.counters.backlog_skipped += count
 
     # --- subscriptions, by way of the registry that keeps them
 
@@ -335,7 +335,7 @@ class ClientSession:
         on_done: Callable[[StorageUnavailable | None], None],
     ) -> None:
         """Add subscriptions; ``on_done`` (SUBACK) when they are kept as the session asks."""
-        self.services.subscribing.subscribe(self, [item for item, _ in items], on_done)
+        self.context.subscribing.subscribe(self, [item for item, _ in items], on_done)
 
     def after_suback(self, items: Sequence[tuple[Subscription, bool]]) -> None:
         """Send retained messages to subscriptions that ask for them, and are still there.
@@ -347,11 +347,11 @@ class ClientSession:
             if not may_send or name not in self.subscriptions or name in self.forbidden:
                 continue
             if name.startswith("$SYS/"):
-                self.services.retained_scans.send_sys(self, subscription)
+                self.context.retained_scans.send_sys(self, subscription)
             else:
                 self.retained_scans[name] = subscription, b""
         if self.retained_scans:
-            self.services.retained_scans.send(self)
+            self.context.retained_scans.send(self)
 
     def forget_retained(self, filters: Iterable[str]) -> None:
         """Send subscriptions nothing of the retained messages that they still wait for."""
@@ -362,11 +362,11 @@ class ClientSession:
         self, filters: Sequence[str], on_done: Callable[[StorageUnavailable | None], None]
     ) -> list[bool]:
         """Remove subscriptions; return which of the filters, as written, had one."""
-        return self.services.subscribing.unsubscribe(self, filters, on_done)
+        return self.context.subscribing.unsubscribe(self, filters, on_done)
 
     def attach(self, connection: SessionConnection) -> None:
         """CONNACK was sent: deliver what waits, then what is new."""
-        self.services.attach(self, connection)
+        self.context.attach(self, connection)
 
     def writable(self) -> None:
         """The peer has caught up with what was written."""

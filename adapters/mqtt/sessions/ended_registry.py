@@ -1,4 +1,4 @@
-"""Which ended subscriptions there are: made, kept while a client is away, and gone when passed."""
+"""Ended subscriptions of all sessions, kept until the session has read past them."""
 
 from collections import OrderedDict
 from collections.abc import Mapping

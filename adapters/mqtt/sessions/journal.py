@@ -61,12 +61,12 @@ class JournaledSession(SessionPort, Protocol):
     """A session that has a journal."""
 
     @property
-    def services(self) -> JournalServices:
-        """The services that all sessions share."""
+    def context(self) -> JournalServices:
+        """The context that all sessions share."""
 
 
 class SessionJournal:
-    """What one session has sent, as far as it is not acknowledged."""
+    """Messages that one session has sent and that are not acknowledged."""
 
     __slots__ = (
         "_data",
@@ -98,21 +98,21 @@ class SessionJournal:
         """Have a run written down, and its packets sent, at the end of this turn."""
         if self.is_over:
             return
-        services = self.session.services
+        context = self.session.context
         run_bytes = encoded_bytes(run)
         if self._new and (
             # What need not wait leaves before.
             (run.qos == _EXACTLY_ONCE and not self._waiting)
             or self._new_bytes + run_bytes > RECORD_BYTES_MAX
         ):
-            services.write_journals()
+            context.write_journals()
         if not self._new:
-            services.journal_soon(self)
+            context.journal_soon(self)
         self._new.append(run)
         self._new_bytes += run_bytes
         self._data.append(data)
         if len(self._new) >= RUNS_MAX:
-            services.write_journals()
+            context.write_journals()
 
     def prepare(self) -> tuple[int, bytes, Leaving]:
         """Return what was added as a record: first sequence number, value, and its packets."""
@@ -147,7 +147,7 @@ class SessionJournal:
             return
         first_seq, value = record
         self.unkept[first_seq] = value
-        self.session.services.dirty.add(self.session)  # its client may have gone already
+        self.session.context.dirty.add(self.session)  # its client may have gone already
         connection = leaving.connection
         if connection is not None and self.session.connection is connection:
             connection.fail(error)

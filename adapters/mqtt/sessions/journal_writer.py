@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 class _Record(NamedTuple):
-    """What a session's journal has made of what left."""
+    """Record of a session's journal."""
 
     journal: SessionJournal
     first_seq: int
@@ -39,7 +39,7 @@ _Entry = tuple[ShareLane, Part]
 
 
 class _Append(NamedTuple):
-    """What is kept together, or refused together."""
+    """Records of one append."""
 
     entries: Sequence[_Entry]
     records: Sequence[_Record]

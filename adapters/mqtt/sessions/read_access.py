@@ -1,4 +1,4 @@
-"""Which subscriptions of a session count, when rules have changed since SUBSCRIBE.
+"""Rights to read, checked again for subscriptions when rules change.
 
 What a client may not read any more stays a subscription of its session, but is out of force: it
 gets nothing, and is in force again when the rules allow it again. Nothing tells the client, as
@@ -52,26 +52,26 @@ def forbidden_to(session: "SessionPort") -> frozenset[str]:
     return frozenset(found) if found else NOTHING
 
 
-def put_in_force(services: AccessServices, session: "SessionPort", name: str) -> None:
+def put_in_force(context: AccessServices, session: "SessionPort", name: str) -> None:
     """Let a subscription of an attached session get what is new."""
     subscription = session.subscriptions[name]
     if subscription.group is None:
-        services.distributor.trie.add(subscription, session)
+        context.distributor.trie.add(subscription, session)
     else:
-        services.join(session.groups[name], session)
+        context.join(session.groups[name], session)
 
 
-class ReadingRights:
+class ReadAccess:
     """Looks at the subscriptions of all who are connected. Loop only."""
 
     def __init__(
         self,
-        services: AccessServices,
+        context: AccessServices,
         sessions: Iterable["SessionPort"],
         exact_denials: ExactDenials,
     ) -> None:
         self._exact_denials = exact_denials
-        self._services = services
+        self._context = context
         self._sessions = sessions
 
     async def rules_changed(self) -> None:
@@ -92,17 +92,17 @@ class ReadingRights:
 
     def look(self, session: "SessionPort") -> None:
         """Put out of force what an attached session may not read, and in force what it may."""
-        services = self._services
-        is_less = services.endings.look(session)
+        context = self._context
+        is_less = context.endings.look(session)
         before, session.forbidden = session.forbidden, forbidden_to(session)
         for name in session.forbidden - before:
             subscription = session.subscriptions[name]
             if subscription.group is None:
-                services.distributor.trie.remove(subscription.topic_filter, session)
+                context.distributor.trie.remove(subscription.topic_filter, session)
             else:
-                services.part(session.groups[name], session)
+                context.part(session.groups[name], session)
         session.forget_retained(session.forbidden)
         if is_less or session.forbidden - before:
-            services.catch_up_anew(session)  # who wants what was asked between two slices
+            context.catch_up_anew(session)  # who wants what was asked between two slices
         for name in before - session.forbidden:
-            put_in_force(services, session, name)
+            put_in_force(context, session, name)

@@ -47,7 +47,7 @@ class _Redelivery:
 
     def __init__(self, session: "SessionPort", connection: "SessionConnection") -> None:
         self._session = session
-        self._services = session.services
+        self._context = session.context
         self._outbox = session.outbox
         self._connection = connection
         self._sent = RangeSet()  # again, as sequence numbers: they alone take the window
@@ -104,11 +104,11 @@ class _Redelivery:
         """Return (run, start, stop, index in the unsettled run) of what is still there."""
         inflight = unsettled.inflight
         if inflight.partition_id == RETAINED:
-            get = self._services.retained.get
+            get = self._context.retained.get
             indices = range(unsettled.start, unsettled.stop)
             messages = ((get(inflight.topics[index]), index) for index in indices)
             return [(found, 0, 1, index) for found, index in messages if found is not None]
-        feed = self._services.feeds.get(inflight.partition_id)
+        feed = self._context.feeds.get(inflight.partition_id)
         if feed is None:
             return []
         offset = inflight.first_offset + unsettled.start
@@ -144,7 +144,7 @@ class _Redelivery:
                 return
             expiry_s = self._expiry_s(run)
             if expiry_s == 0 and inflight.qos < EXACTLY_ONCE:
-                self._services.counters.expired += self._drop(first, first_seq + stop)
+                self._context.counters.expired += self._drop(first, first_seq + stop)
                 return
             if room > 0:
                 form = self._form(inflight, run, expiry_s)
@@ -156,7 +156,7 @@ class _Redelivery:
     def _expiry_s(self, run: PublishRun) -> int | None:
         if not run.expires_at_unix_ms:
             return None
-        return remaining_s(run.expires_at_unix_ms, self._services.clock.steady_unix_ms())
+        return remaining_s(run.expires_at_unix_ms, self._context.clock.steady_unix_ms())
 
     def _form(self, inflight: Inflight, run: PublishRun, expiry_s: int | None) -> PublishForm:
         return form_of(
@@ -170,18 +170,18 @@ class _Redelivery:
 
     def _send(self, form: PublishForm, places: range, first_seq: int) -> int:
         """Send what there is room for, as much as goes at once; return up to where all is done."""
-        services, connection = self._services, self._connection
-        count_max = max(services.receiver_bytes_max // form.largest_bytes, 1)
+        context, connection = self._context, self._connection
+        count_max = max(context.receiver_bytes_max // form.largest_bytes, 1)
         at, stop = places.start, min(places.stop, places.start + count_max)
         for start, end in fitting_parts(form, at, stop, connection.packet_bytes_max):
-            services.counters.too_large += self._drop(first_seq + at, first_seq + start)
-            services.counters.redelivered += end - start
+            context.counters.too_large += self._drop(first_seq + at, first_seq + start)
+            context.counters.redelivered += end - start
             connection.send(
                 form.with_ids(packet_id_of(first_seq + start), start, end, dup=True)
             )
             self._sent.add(first_seq + start, first_seq + end - 1)
             at = end
-        services.counters.too_large += self._drop(first_seq + at, first_seq + stop)
+        context.counters.too_large += self._drop(first_seq + at, first_seq + stop)
         return stop
 
     def _drop(self, first_seq: int, end_seq: int) -> int:
@@ -197,7 +197,7 @@ class _Redelivery:
 
     def _room(self) -> int:
         """Return how many more may leave now; 0 or less for none."""
-        if self._connection.out_bytes > self._services.receiver_bytes_max:
+        if self._connection.out_bytes > self._context.receiver_bytes_max:
             return 0
         self._sent.drop_before(self._outbox.base)
         done = self._outbox.done

@@ -36,8 +36,8 @@ log = structlog.get_logger()
 class Sessions:
     """All sessions by client identifier."""
 
-    def __init__(self, services: SessionContext, wills: Wills) -> None:
-        self._services = services
+    def __init__(self, context: SessionContext, wills: Wills) -> None:
+        self._context = context
         self._wills = wills
         self._sessions: dict[str, ClientSession] = {}
         self._deadlines: list[tuple[int, str]] = []
@@ -54,9 +54,9 @@ class Sessions:
 
     async def load(self) -> None:
         """Read what was written down; all clients are away until they come back."""
-        services = self._services
-        await restore(services, self._sessions)
-        now_unix_ms = services.clock.unix_ms()
+        context = self._context
+        await restore(context, self._sessions)
+        now_unix_ms = context.clock.unix_ms()
         for session in self._sessions.values():
             self._restore_deadline(session, now_unix_ms)
         self._tick_checkpoint()
@@ -67,12 +67,12 @@ class Sessions:
         for timer in (self._checkpoint, self._sweep):
             if timer is not None:
                 timer.cancel()
-        self._services.write_journals()
-        self._services.store.remove_again(self._sessions.get)
-        count = len(self._services.dirty)
+        self._context.write_journals()
+        self._context.store.remove_again(self._sessions.get)
+        count = len(self._context.dirty)
         self._checkpoint_some(count, count)
-        self._services.stop()
-        self._services.store.stream.flush()
+        self._context.stop()
+        self._context.store.stream.flush()
 
     @property
     def count(self) -> int:
@@ -82,12 +82,12 @@ class Sessions:
     @property
     def subscription_count(self) -> int:
         """Subscriptions of all sessions."""
-        return self._services.subscription_count
+        return self._context.subscription_count
 
     @property
     def shared_count(self) -> int:
         """Memberships of shared subscriptions."""
-        return sum(len(group.members) for group in self._services.groups.values())
+        return sum(len(group.members) for group in self._context.groups.values())
 
     def find(self, client_id: str) -> ClientSession | None:
         """Return the session of a client identifier."""
@@ -108,7 +108,7 @@ class Sessions:
         session = self._sessions.get(client_id)
         if session is not None and session.connection is not None:
             old = session.connection
-            self._services.counters.takeovers += 1
+            self._context.counters.takeovers += 1
             self.closed(
                 session,
                 old,
@@ -122,10 +122,10 @@ class Sessions:
             session = None
         is_present = session is not None
         if session is None:
-            if len(self._sessions) >= self._services.config.session.count_max:
+            if len(self._sessions) >= self._context.config.session.count_max:
                 on_done(None, False, Overloaded("session.count_max is reached"))  # noqa: FBT003
                 return
-            session = self._sessions[client_id] = ClientSession(client_id, self._services)
+            session = self._sessions[client_id] = ClientSession(client_id, self._context)
         else:
             self._wills.cancel(client_id)
         session.username = connect.username
@@ -139,7 +139,7 @@ class Sessions:
         self.connected_max = max(self.connected_max, self.connected)
         if session.is_kept or was_kept:
             done = partial(self._opened, session, connection, on_done, is_present=is_present)
-            self._services.store.put_state(session, done)
+            self._context.store.put_state(session, done)
         else:
             on_done(session, is_present, None)
 
@@ -147,7 +147,7 @@ class Sessions:
         """Whether its time is over, and only the sweep has not come by."""
         deadline_ms = session.deadline_ms
         is_bounded = deadline_ms and session.expiry_s != NEVER_S
-        return bool(is_bounded) and deadline_ms <= self._services.clock.monotonic_ms()
+        return bool(is_bounded) and deadline_ms <= self._context.clock.monotonic_ms()
 
     def _opened(
         self,
@@ -185,7 +185,7 @@ class Sessions:
         if session_expiry_interval is not None:
             session.expiry_s = session_expiry_interval
         self.connected -= 1
-        self._services.detach(session)
+        self._context.detach(session)
         will, session.will = session.will, None
         if will is not None and with_will:
             if session.is_kept:
@@ -194,9 +194,9 @@ class Sessions:
         if not session.is_kept:
             self._end(session)
             return
-        clock = self._services.clock
+        clock = self._context.clock
         session.disconnected_unix_ms = clock.unix_ms()
-        self._services.store.put_state(session)
+        self._context.store.put_state(session)
         self._set_deadline(session, clock.monotonic_ms() + session.expiry_s * 1_000)
 
     def _set_deadline(self, session: ClientSession, due_ms: int) -> None:
@@ -217,48 +217,48 @@ class Sessions:
         """The session is over; a will that waits for its end goes now (MQTT-3.1.2-8)."""
         session.will = None  # nobody writes this session down any more
         self._wills.end(session.client_id)
-        self._services.write_journals()
+        self._context.write_journals()
         if self._is_stored(session):
-            self._services.store.remove(session)
-        self._services.end(session)
-        self._services.write_journals()  # what it gives back, in one append with its end
+            self._context.store.remove(session)
+        self._context.end(session)
+        self._context.write_journals()  # what it gives back, in one append with its end
         if self.on_end is not None:
             self.on_end(session)
         if self._sessions.get(session.client_id) is session:
             del self._sessions[session.client_id]
 
     def _is_stored(self, session: ClientSession) -> bool:
-        return state_key(session.client_id) in self._services.store.stream.values
+        return state_key(session.client_id) in self._context.store.stream.values
 
     # --- deadlines and checkpoints
 
     def checkpoint(self) -> None:
         """Write down what sessions have acknowledged and read since the last time."""
-        self._services.write_journals()  # before the positions that have passed them
-        self._services.endings.sweep()
-        self._services.store.remove_again(self._sessions.get)
-        self._checkpoint_some(len(self._services.dirty), CHECKPOINTS_PER_TURN_MAX)
+        self._context.write_journals()  # before the positions that have passed them
+        self._context.endings.sweep()
+        self._context.store.remove_again(self._sessions.get)
+        self._checkpoint_some(len(self._context.dirty), CHECKPOINTS_PER_TURN_MAX)
 
     def _checkpoint_some(self, count: int, turn_max: int) -> None:
         """Write ``count`` down over several turns; what is refused waits for the next time."""
-        dirty = self._services.dirty
+        dirty = self._context.dirty
         for _ in range(min(len(dirty), count, turn_max)):
             session = dirty.pop()
             if session.is_kept and self._sessions.get(session.client_id) is session:
-                self._services.store.put_state(session)
+                self._context.store.put_state(session)
         if count > turn_max:
             self._loop.call_soon(self._checkpoint_some, count - turn_max, turn_max)
             return
-        groups, self._services.dirty_groups = self._services.dirty_groups, set()
+        groups, self._context.dirty_groups = self._context.dirty_groups, set()
         for group in groups:
             if group.is_kept:
-                positions = self._services.positions_of_group(group)
-                self._services.store.put_group(group, positions)
+                positions = self._context.positions_of_group(group)
+                self._context.store.put_group(group, positions)
         self._refresh_old_positions()
 
     def _refresh_old_positions(self) -> None:
         """Bound how far back a node that was killed reads for sessions without traffic."""
-        live = self._services.feeds.live_offsets()
+        live = self._context.feeds.live_offsets()
         moved = any(
             offset - self._stored_at.get(partition_id, 0) > LAG_RECORDS_MAX
             for partition_id, offset in live.items()
@@ -268,21 +268,21 @@ class Sessions:
         self._stored_at = live
         for session in self._sessions.values():
             if session.connection is not None and session.is_kept and session.reads_log:
-                self._services.dirty.add(session)
-        self._services.dirty_groups.update(
-            group for group in self._services.groups.values() if group.online
+                self._context.dirty.add(session)
+        self._context.dirty_groups.update(
+            group for group in self._context.groups.values() if group.online
         )
 
     def _tick_checkpoint(self) -> None:
-        seconds = self._services.config.session.checkpoint_ms / 1_000
+        seconds = self._context.config.session.checkpoint_ms / 1_000
         self._checkpoint = self._loop.call_later(seconds, self._tick_checkpoint)
         self.checkpoint()
 
     def _tick_sweep(self) -> None:
         self._sweep = self._loop.call_later(SWEEP_S, self._tick_sweep)
-        self.sweep(self._services.clock.monotonic_ms())
+        self.sweep(self._context.clock.monotonic_ms())
         try:
-            self._services.retained.sweep(_ignore)
+            self._context.retained.sweep(_ignore)
         except GatewayError as error:
             log.info("expired retained messages stay for now", error=str(error))
 
@@ -302,7 +302,7 @@ class Sessions:
 
     def _restore_deadline(self, session: ClientSession, now_unix_ms: int) -> None:
         """A client that was connected when the node ended is away since now."""
-        clock = self._services.clock
+        clock = self._context.clock
         was_connected = session.disconnected_unix_ms == 0
         if was_connected:
             session.disconnected_unix_ms = now_unix_ms
@@ -314,8 +314,8 @@ class Sessions:
             delay = max(delay_s(session.will, session.expiry_s) - waited_s, 1)
             self._wills.schedule(session.client_id, session.will, delay)
         if was_connected:
-            self._services.dirty.add(session)
+            self._context.dirty.add(session)
 
 
 def _ignore(_error: StorageUnavailable | None) -> None:
-    """What was not swept is swept next time."""
+    """Ignore an error: the next sweep tries again."""

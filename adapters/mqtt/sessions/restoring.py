@@ -26,44 +26,44 @@ from adapters.mqtt.sessions.store import (
 log = structlog.get_logger()
 
 
-async def restore(services: SessionContext, sessions: dict[str, ClientSession]) -> None:
+async def restore(context: SessionContext, sessions: dict[str, ClientSession]) -> None:
     """Read what was written down, and fill ``sessions``; nobody is connected.
 
     Errors: as ``InternalStream.load``, ``QueueJournal.load``.
     """
-    await services.store.stream.load()
-    await _Restoring(services, sessions).run()
+    await context.store.stream.load()
+    await _Restoring(context, sessions).run()
 
 
 class _Restoring:
-    def __init__(self, services: SessionContext, sessions: dict[str, ClientSession]) -> None:
-        self._services = services
+    def __init__(self, context: SessionContext, sessions: dict[str, ClientSession]) -> None:
+        self._context = context
         self._sessions = sessions
-        self._values = services.store.stream.values
+        self._values = context.store.stream.values
         self._orphans: list[bytes] = []
 
     async def run(self) -> None:
-        services, values = self._services, self._values
+        context, values = self._context, self._values
         keys = defaultdict(list)
         for key in values:
             keys[key[:1]].append(key)
         for key in keys[STATE_KEY]:
             self._restore_state(parse_key(key)[0], values[key])
         for session, rest, value in self._owned(keys[FILTER_KEY]):
-            services.subscribing.restore(session, rest.decode(), value)
+            context.subscribing.restore(session, rest.decode(), value)
         for session, rest, value in self._owned(sorted(keys[ENDED_KEY])):  # the oldest first
-            services.subscribing.restore_ended(session, int.from_bytes(rest, "big"), value)
+            context.subscribing.restore_ended(session, int.from_bytes(rest, "big"), value)
         for key in keys[GROUP_KEY]:
             name, topic_filter = parse_key(key)
-            services.restore_group(name, topic_filter.decode(), decode_group(values[key]))
+            context.restore_group(name, topic_filter.decode(), decode_group(values[key]))
         for session, rest, value in self._owned(sorted(keys[RUN_KEY])):  # in order
             _restore_runs(session, int.from_bytes(rest, "big"), value)
         for session in self._sessions.values():
             session.outbox.restored()
-        await services.lanes.load(self._sessions.values())
+        await context.lanes.load(self._sessions.values())
         if self._orphans:
             log.info("records of sessions that are over are removed", count=len(self._orphans))
-            services.store.remove_orphans(self._orphans)
+            context.store.remove_orphans(self._orphans)
 
     def _owned(self, keys: Iterable[bytes]) -> Iterator[tuple[ClientSession, bytes, bytes]]:
         """Yield (session, what follows its client in the key, value); note who has none."""
@@ -77,7 +77,7 @@ class _Restoring:
 
     def _restore_state(self, client_id: str, value: bytes) -> None:
         stored = decode_state(value)
-        session = ClientSession(client_id, self._services)
+        session = ClientSession(client_id, self._context)
         session.expiry_s = stored.expiry_s
         session.disconnected_unix_ms = stored.disconnected_unix_ms
         session.username = stored.username
@@ -101,7 +101,7 @@ def _restore_runs(session: ClientSession, first_seq: int, value: bytes) -> None:
 
 
 def _pass_position(session: ClientSession, run: Inflight) -> None:
-    """Who has sent a run has read further than a checkpoint may say, settled or not."""
+    """Move a position past a run that was sent, which a checkpoint may not have."""
     position = session.positions.get(run.partition_id, 0)
     if session.positions and run.partition_id != RETAINED and not run.group:
         end = run.first_offset + run.length

@@ -1,4 +1,4 @@
-"""What sessions and share groups are made of beside their own state.
+"""Services that sessions and shared subscriptions use.
 
 Attaching and detaching, subscribing, redelivery, retained messages: each touches the trie, the
 feeds and the store. Everything is on the event loop.
@@ -25,7 +25,7 @@ from adapters.mqtt.sessions.store import SessionStore
 from adapters.mqtt.sessions.subscribing import Subscribing
 from adapters.mqtt.shared_subscriptions.groups import ShareGroup
 from adapters.mqtt.shared_subscriptions.lanes import ShareLanes
-from adapters.mqtt.shared_subscriptions.returned import Returning
+from adapters.mqtt.shared_subscriptions.member_redelivery import MemberRedelivery
 from adapters.mqtt.subscriptions.filters import filter_bytes
 from adapters.mqtt.subscriptions.subscription import Subscription
 from gateway.clock import Clock
@@ -68,7 +68,7 @@ class SessionContext:
         self.groups: dict[str, ShareGroup] = {}  # by the filter as members write it
         self.lanes = ShareLanes(clock, feeds, self.groups, shares)
         self._writer = JournalWriter(store, self.lanes)
-        self.returning = Returning(feeds, self.lanes, self.start)
+        self.returning = MemberRedelivery(feeds, self.lanes, self.start)
         self.subscription_count = 0  # of all sessions, shared ones too
         self.pace = Pace()  # of long SUBSCRIBEs, all together
         self.leaving = DisconnectedFilters(distributor.trie, self.pace, self.start)

@@ -24,7 +24,7 @@ _SETTLED_ONE_BY_ONE: Final = 0  # the version before: settled sequences were a l
 
 
 class StoredState(NamedTuple):
-    """What the state value of a session says."""
+    """Decoded state value of a session."""
 
     expiry_s: int
     disconnected_unix_ms: int
@@ -56,7 +56,7 @@ def encode_state(session: "SessionPort") -> bytes:
             _SEQUENCES.pack(outbox.base, outbox.next_seq),
             _encode_ranges(outbox.done),
             _encode_seqs(outbox.received),
-            encode_positions(session.services.positions_of(session)),
+            encode_positions(session.context.positions_of(session)),
         )
     )
 

@@ -85,7 +85,7 @@ class SessionStore:
         Much that was refused before goes first, in parts: it is kept when the state that has
         passed it is. Much that is settled goes afterwards.
         """
-        session.services.write_journals()  # no position is kept before what it has passed
+        session.context.write_journals()  # no position is kept before what it has passed
         journal, base = session.journal, session.outbox.base
         settled = journal.settled(base)
         passed = frozenset(settled)
@@ -108,7 +108,7 @@ class SessionStore:
                 if len(forgotten) < len(settled):
                     self._forget_settled(session, base)
             else:
-                session.services.dirty.add(session)
+                session.context.dirty.add(session)
             (on_done or _log_failure)(error)
 
         self._put_with_state(session, gone + again, on_kept)
@@ -123,7 +123,7 @@ class SessionStore:
         """Some of what was refused is kept: go on with the rest, then the state."""
         journal = session.journal
         if error is not None:
-            session.services.dirty.add(session)
+            session.context.dirty.add(session)
             (on_done or _log_failure)(error)
         elif not journal.is_over:
             journal.kept_again(first_seqs)
@@ -142,7 +142,7 @@ class SessionStore:
                 journal.forget(settled[: len(gone)])
                 self._forget_settled(session, base)
             else:
-                session.services.dirty.add(session)
+                session.context.dirty.add(session)
 
         self._put(gone, done)
 
@@ -150,7 +150,7 @@ class SessionStore:
         self, session: "SessionPort", written: Mapping[str, Subscription], on_done: OnDone
     ) -> None:
         """Write down new subscriptions, together with where the session stands."""
-        session.services.write_journals()
+        session.context.write_journals()
         items: list[Item] = [
             (filter_key(session.client_id, name), encode_subscription(one))
             for name, one in written.items()
@@ -169,7 +169,7 @@ class SessionStore:
         if not items:
             on_done(None)
             return
-        session.services.write_journals()
+        session.context.write_journals()
         done = partial(self._removed, [key for key, _ in items], on_done)
         if session.is_kept and session.ended is not None:
             self._put_with_state(session, items, done)
@@ -201,7 +201,7 @@ class SessionStore:
 
     def put_group(self, group: "GroupPort", positions: Mapping[int, int]) -> None:
         """Write down how far a shared subscription is."""
-        group.services.write_journals()
+        group.context.write_journals()
         value = bytes((VERSION,)) + encode_positions(positions)
         self._put([(group_key(group.name, group.topic_filter), value)], _log_failure)
 
@@ -272,7 +272,7 @@ def _keys_of(session: "SessionPort") -> list[bytes]:
 
 
 class _EndedChanges:
-    """What is to be written down of a session's ended subscriptions, added to ``items``."""
+    """Changes of a session's ended subscriptions to be written, added to ``items``."""
 
     def __init__(self, session: "SessionPort", items: list[Item]) -> None:
         self._session = session
@@ -302,7 +302,7 @@ class _EndedChanges:
             self._ended.kept.update(self._gone)
             if self._session.ended is None:
                 self._session.ended = self._ended
-            self._session.services.dirty.add(self._session)
+            self._session.context.dirty.add(self._session)
 
 
 def _log_failure(error: StorageUnavailable | None) -> None:

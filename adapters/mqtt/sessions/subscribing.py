@@ -56,8 +56,8 @@ class SubscribingServices(ContextPort, Protocol):
 class Subscribing:
     """Adds and removes the subscriptions of sessions."""
 
-    def __init__(self, services: SubscribingServices) -> None:
-        self._services = services
+    def __init__(self, context: SubscribingServices) -> None:
+        self._context = context
 
     def subscribe(
         self, session: SessionPort, subscriptions: Sequence[Subscription], on_done: OnDone
@@ -66,13 +66,13 @@ class Subscribing:
 
         With its options too, it goes on from where the other began; else the other ends.
         """
-        services = self._services
+        context = self._context
         if any(self._ends(session, one) for one in subscriptions):
-            services.feeds.push_held()  # the old ones match what was acknowledged before
+            context.feeds.push_held()  # the old ones match what was acknowledged before
         read_log_before = session.reads_log
         live: Mapping[int, int] = NO_STARTS
         if session.is_kept or session.behind or session.slow_receivers:
-            live = services.feeds.live_offsets()
+            live = context.feeds.live_offsets()
         written = {}
         replaced: dict[str, Subscription | None] = {}
         ended: list[tuple[str, EndedSubscription[SessionPort]]] = []
@@ -88,15 +88,15 @@ class Subscribing:
                 else:
                     for slow_receiver in session.slow_receivers.values():
                         slow_receiver.replace(old, live)
-                    if (rest := services.endings.end(session, old, live)) is not None:
+                    if (rest := context.endings.end(session, old, live)) is not None:
                         ended.append((name, rest))
             written[name] = subscription
-            services.add_subscription(session, name, subscription)
+            context.add_subscription(session, name, subscription)
         if not read_log_before:
-            services.stop_catching_up(session)
+            context.stop_catching_up(session)
         if session.is_kept:
             done = partial(self._subscribed, session, written, replaced, ended, on_done)
-            services.store.put_subscriptions(session, written, done)
+            context.store.put_subscriptions(session, written, done)
         else:
             on_done(None)
 
@@ -116,18 +116,18 @@ class Subscribing:
         error: StorageUnavailable | None,
     ) -> None:
         """SUBACK says no when nothing was kept: then all is as it was before."""
-        services = self._services
+        context = self._context
         for name, subscription in written.items() if error is not None else ():
             if session.subscriptions.get(name) is not subscription:
                 continue
             old = replaced[name]
             if old is None:
-                services.drop_subscription(session, name)
+                context.drop_subscription(session, name)
             else:  # in its place: a group without it would not be behind any more
-                services.add_subscription(session, name, old)
-                services.forget_replaced(session, name)
+                context.add_subscription(session, name, old)
+                context.forget_replaced(session, name)
                 for rest in (one for of, one in ended if of == name):
-                    services.endings.remove(rest)
+                    context.endings.remove(rest)
         on_done(error)
 
     def unsubscribe(
@@ -137,10 +137,10 @@ class Subscribing:
 
         What rules have put out of force has no such rest.
         """
-        services = self._services
+        context = self._context
         if session.reads_log:
-            services.feeds.push_held()  # they match what was acknowledged before
-        live = services.feeds.live_offsets() if session.behind else NO_STARTS
+            context.feeds.push_held()  # they match what was acknowledged before
+        live = context.feeds.live_offsets() if session.behind else NO_STARTS
         existed = []
         for name in filters:
             old = session.subscriptions.get(name)
@@ -148,9 +148,9 @@ class Subscribing:
             if old is None:
                 continue
             if name not in session.forbidden:
-                services.endings.end(session, old, live)
-            services.drop_subscription(session, name)
-        services.store.remove_subscriptions(session, filters, on_done)
+                context.endings.end(session, old, live)
+            context.drop_subscription(session, name)
+        context.store.remove_subscriptions(session, filters, on_done)
         return existed
 
     # --- restoring
@@ -161,10 +161,10 @@ class Subscribing:
         subscription = decode_subscription(topic_filter, group_name, value)
         session.subscriptions[written] = subscription
         session.filter_bytes += filter_bytes(written)
-        self._services.subscription_count += 1
+        self._context.subscription_count += 1
         if group_name is not None:
-            self._services.restore_member(session, subscription)
+            self._context.restore_member(session, subscription)
 
     def restore_ended(self, session: SessionPort, number: int, value: bytes) -> None:
         """Take back one that has ended; they come in order. Error: ``CorruptBatch``."""
-        self._services.endings.restore(decode_ended(session, number, value))
+        self._context.endings.restore(decode_ended(session, number, value))

@@ -14,7 +14,7 @@ from adapters.mqtt.delivery.at_most_once import EXACTLY_ONCE, send_part
 from adapters.mqtt.ports import ContextPort, FeedPort, SessionPort, SubscriberMatch
 from adapters.mqtt.records.mixed_topic_batch import MixedTopicBatch
 from adapters.mqtt.shared_subscriptions.lanes import UNTRACKED, LaneGroup, Piece, ShareLane
-from adapters.mqtt.shared_subscriptions.returned import ReturningGroup
+from adapters.mqtt.shared_subscriptions.member_redelivery import ReturningGroup
 from adapters.mqtt.subscriptions.subscription import Subscription
 from adapters.mqtt.wire import PublishRun
 from features.expiry import remaining_s
@@ -42,7 +42,7 @@ class LaneOpener(Protocol):
 
 
 class Dealer(Protocol):
-    """The delivery of messages that were given back; see ``returned``."""
+    """The delivery of messages that were given back; see ``member_redelivery``."""
 
     def deal(self, group: ReturningGroup) -> None:
         """Deliver what was given back, as far as members have room."""
@@ -69,6 +69,7 @@ class ShareGroup:
     __slots__ = (
         "behind",
         "client_id",
+        "context",
         "is_kept",
         "lanes",
         "members",
@@ -76,7 +77,6 @@ class ShareGroup:
         "online",
         "positions",
         "returning",
-        "services",
         "topic_filter",
         "turn",
         "written",
@@ -84,10 +84,10 @@ class ShareGroup:
 
     is_group: Literal[True] = True
 
-    def __init__(self, name: str, topic_filter: str, services: GroupServices) -> None:
+    def __init__(self, name: str, topic_filter: str, context: GroupServices) -> None:
         self.name = name
         self.topic_filter = topic_filter
-        self.services = services
+        self.context = context
         self.client_id = ""  # a group publishes nothing
         self.members: dict[SessionPort, Subscription] = {}
         self.online: list[SessionPort] = []
@@ -103,11 +103,11 @@ class ShareGroup:
 
     def keep(self) -> None:
         """See ``GroupPort``."""
-        self.services.lanes.keep(self)
+        self.context.lanes.keep(self)
 
     def end(self) -> None:
         """See ``GroupPort``."""
-        self.services.lanes.forget(self)
+        self.context.lanes.forget(self)
 
     def look_again(self) -> None:
         """Members have changed: say whether a session outlives its connection, and so the group."""
@@ -147,15 +147,15 @@ class ShareGroup:
             return stop - start
         lane = self.lanes.get(feed.partition_id)
         if lane is None:
-            lane = self.services.lanes.open(self, feed, run.base_offset + start)
+            lane = self.context.lanes.open(self, feed, run.base_offset + start)
         elif lane in self.returning:
-            self.services.returning.deal(self)
+            self.context.returning.deal(self)
             return 0
         if run.expires_at_unix_ms and self._expiry_s(run) == EXPIRED:
-            self.services.counters.expired += stop - start
+            self.context.counters.expired += stop - start
             return stop - start
         if self.is_kept:
-            self.services.dirty_groups.add(self)
+            self.context.dirty_groups.add(self)
 
         def take_new(at: int, count: int, member: "SessionPort") -> list[Piece]:
             first_offset = run.base_offset + at
@@ -178,7 +178,7 @@ class ShareGroup:
     def deal_returned(self, run: PublishRun, start: int, stop: int, lane: ShareLane) -> int:
         """Deal out what the lane has back, of which this is the lowest; return how many went."""
         if run.expires_at_unix_ms and self._expiry_s(run) == EXPIRED:
-            self.services.counters.expired += stop - start
+            self.context.counters.expired += stop - start
             lane.drop_returned(stop - start)
             return stop - start
 
@@ -190,7 +190,7 @@ class ShareGroup:
     def _expiry_s(self, run: PublishRun) -> int | None:
         if not run.expires_at_unix_ms:
             return None
-        return remaining_s(run.expires_at_unix_ms, self.services.clock.steady_unix_ms())
+        return remaining_s(run.expires_at_unix_ms, self.context.clock.steady_unix_ms())
 
     def _deal(self, run: PublishRun, start: int, stop: int, lane: ShareLane, take: Take) -> int:
         """Deal out messages to members who have room; return how many went."""
@@ -246,16 +246,16 @@ class ShareGroup:
 
     def _candidates(self) -> "Sequence[SessionPort]":
         """Return who may be picked: a topic that is one member's waits for that member."""
-        if self.services.config.shared_strategy == "hash_topic":
+        if self.context.config.shared_strategy == "hash_topic":
             return self.online
         return [one for one in self.online if one.is_ready]
 
     @property
     def _deals(self) -> bool:
-        return self.services.config.shared_strategy == "round_robin"
+        return self.context.config.shared_strategy == "round_robin"
 
     def _pick(self, members: "Sequence[SessionPort]", topic: bytes) -> "SessionPort":
-        strategy = self.services.config.shared_strategy
+        strategy = self.context.config.shared_strategy
         if strategy == "hash_topic":
             return members[crc32(topic) % len(members)]
         if strategy == "round_robin":
@@ -284,10 +284,10 @@ class ShareGroup:
     def go_on(self) -> None:
         """A member may have room again."""
         if self.returning:
-            self.services.returning.deal(self)
+            self.context.returning.deal(self)
         if self.behind:
-            self.services.catch_up(self)
+            self.context.catch_up(self)
 
     def on_skipped(self, count: int) -> None:
         """See ``CatchUp``."""
-        self.services.counters.backlog_skipped += count
+        self.context.counters.backlog_skipped += count

@@ -1,9 +1,9 @@
-"""Who of a shared subscription has which message: a lane for each group and partition.
+"""Messages of shared subscriptions by member: a lane for each group and partition.
 
 A lane hears of messages when they are dealt out, each under the holder of a member's session, so
 it knows what is open. What a session had not settled at its end is given back, to go to other
-members with the attempt counted (``returned``). QoS 2 may go to nobody else (MQTT 5.0 section
-4.8.2): with a session that is not kept it is done for the group as soon as it has left.
+members with the attempt counted (``member_redelivery``). QoS 2 may go to nobody else (MQTT 5.0
+section 4.8.2): with a session that is not kept it is done for the group as soon as it has left.
 
 What lanes change in a turn of the loop is appended with what sessions write in that turn. After
 a crash open messages stay with the kept sessions whose journal has them; the others are free.
@@ -86,7 +86,7 @@ class ShareLane:
 
     @property
     def room(self) -> int:
-        """How many more messages may be in flight."""
+        """Number of messages that may still be in flight."""
         return IN_FLIGHT_MAX - self.lane.counts(0).in_flight
 
     def take_new(self, first_offset: int, count: int, holder: int) -> list[Piece]:
@@ -118,7 +118,7 @@ class ShareLane:
             self.group.go_on()  # the lane was full
 
     def done_but(self, piece: Piece, base_offset: int, kept: Sequence[tuple[int, int]]) -> None:
-        """Of messages that were handed out, only some stretches are on their way still."""
+        """Note that of messages which were handed out only some are still in flight."""
         at = piece.first_offset
         ids: list[tuple[int, int]] = []
         for start, stop in (*kept, (at - base_offset + piece.length, 0)):
@@ -238,7 +238,7 @@ class ShareLanes:
 
     def _pend(self, lane: ShareLane) -> None:
         if lane not in self._pending:
-            lane.group.services.write_soon()
+            lane.group.context.write_soon()
             lane.is_stored = True
             self._pending[lane] = bytearray()
 
@@ -315,7 +315,7 @@ class ShareLanes:
             group.positions[feed.partition_id] = max(position, lane.next_offset)
 
     def _claim(self, session: "SessionPort") -> None:
-        """What is on its way to a session stays its own."""
+        """Leave messages in flight with their sessions."""
         now = self.clock.steady_unix_ms()
         attempts: dict[int, int] = {}
         for run, start, stop, _ in session.outbox.unsettled():

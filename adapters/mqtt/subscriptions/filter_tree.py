@@ -13,8 +13,8 @@ E = TypeVar("E")
 _ANY: Final = "+"
 
 
-class Node(Generic[E]):
-    """Where filters part or end, behind the levels of ``skip`` (``+`` among them).
+class FilterNode(Generic[E]):
+    """FilterNode where filters part or end, behind the levels of ``skip`` (``+`` among them).
 
     ``here`` is of the filter that ends here, ``below`` of the one that ends with ``/#`` here.
     """
@@ -23,8 +23,8 @@ class Node(Generic[E]):
 
     def __init__(self, skip: tuple[str, ...] = ()) -> None:
         self.skip = skip
-        self.children: dict[str, Node[E]] | None = None
-        self.plus: Node[E] | None = None
+        self.children: dict[str, FilterNode[E]] | None = None
+        self.plus: FilterNode[E] | None = None
         self.here: E | None = None
         self.below: E | None = None
 
@@ -37,13 +37,13 @@ class Node(Generic[E]):
         """Say whether nothing is here, nor behind it."""
         return not self.has_entry and self.plus is None and self.children is None
 
-    def child(self, level: str) -> "Node[E] | None":
+    def child(self, level: str) -> "FilterNode[E] | None":
         """Return the node of all filters that go on with a level."""
         if level == _ANY:
             return self.plus
         return None if self.children is None else self.children.get(level)
 
-    def put_child(self, level: str, child: "Node[E]") -> None:
+    def put_child(self, level: str, child: "FilterNode[E]") -> None:
         """Let filters go on with a level."""
         if level == _ANY:
             self.plus = child
@@ -78,12 +78,12 @@ class Node(Generic[E]):
 
 
 class FilterTree(Generic[E]):
-    """What belongs to filters, given as their levels without a final ``#``."""
+    """Values by filter, given as its levels without a final ``#``."""
 
     def __init__(self) -> None:
-        self.root: Node[E] = Node()
+        self.root: FilterNode[E] = FilterNode()
 
-    def reach(self, levels: Sequence[str]) -> Node[E]:
+    def reach(self, levels: Sequence[str]) -> FilterNode[E]:
         """Return the node at the end of a filter, made when there is none."""
         node, at = self.root, 0
         while at < len(levels):
@@ -91,12 +91,12 @@ class FilterTree(Generic[E]):
             at += 1
             child = node.child(level)
             if child is None:
-                child = Node(tuple(levels[at:]))
+                child = FilterNode(tuple(levels[at:]))
                 node.put_child(level, child)
                 return child
             shared = _shared(child.skip, levels, at)
             if shared < len(child.skip):
-                upper: Node[E] = Node(child.skip[:shared])
+                upper: FilterNode[E] = FilterNode(child.skip[:shared])
                 upper.put_child(child.skip[shared], child)
                 child.skip = child.skip[shared + 1 :]
                 node.put_child(level, upper)
@@ -104,7 +104,9 @@ class FilterTree(Generic[E]):
             node, at = child, at + shared
         return node
 
-    def find(self, levels: Sequence[str]) -> tuple[Node[E], Node[E] | None, str] | None:
+    def find(
+        self, levels: Sequence[str]
+    ) -> tuple[FilterNode[E], FilterNode[E] | None, str] | None:
         """Return (node at the end of a filter, the one before it, the level between), or None."""
         node, before, level, at = self.root, None, "", 0
         while at < len(levels):
@@ -118,7 +120,7 @@ class FilterTree(Generic[E]):
             before, node, at = node, child, at + len(child.skip)
         return node, before, level
 
-    def tidy(self, node: Node[E], before: Node[E] | None, level: str) -> None:
+    def tidy(self, node: FilterNode[E], before: FilterNode[E] | None, level: str) -> None:
         """Let no node stand where no filter parts or ends; as ``find`` returned them."""
         if before is None:
             return
@@ -140,12 +142,12 @@ class FilterTree(Generic[E]):
             _collect(first, levels, 1, hits)
 
 
-def _collect(node: Node[E], levels: Sequence[str], at: int, hits: list[E]) -> None:
+def _collect(node: FilterNode[E], levels: Sequence[str], at: int, hits: list[E]) -> None:
     """Append what matches from a node on, ``at`` levels behind the name's beginning."""
     count = len(levels)
-    waiting: list[tuple[Node[E], int]] = []
+    waiting: list[tuple[FilterNode[E], int]] = []
     while True:
-        child: Node[E] | None = None
+        child: FilterNode[E] | None = None
         skip = node.skip
         if not skip or _fits(skip, levels, at):
             at += len(skip)

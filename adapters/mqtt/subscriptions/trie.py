@@ -1,4 +1,4 @@
-"""Who wants a topic: the subscriptions of all, found by topic name.
+"""Subscriptions of all sessions, found by topic name.
 
 Filters without a wildcard are in one dict, as most of a million are; those with one are in a
 tree over topic levels (``filter_tree``). What a topic matched is remembered, so that a run of
@@ -68,7 +68,7 @@ class Match(Generic[S]):
 
 
 class MatchSet(Generic[S]):
-    """What a topic matched. ``plan`` belongs to whoever sends, and goes with the set.
+    """Matches of a topic. ``plan`` belongs to the sender, and goes with the set.
 
     ``cost`` is what remembering it costs, in subscriptions.
     """
@@ -113,7 +113,7 @@ class SubscriptionTrie(Generic[S]):
 
     @property
     def cached_topics(self) -> int:
-        """How many topics' matches are remembered."""
+        """Number of topics whose matches are cached."""
         return len(self._recent) + len(self._older)
 
     def add(self, subscription: Subscription, subscriber: S) -> Subscription | None:

@@ -1,1 +1,1 @@
-"""What the endpoint counts: for ``/metrics``, and as ``$SYS``."""
+"""The ``$SYS`` topics: counters and totals of the node."""

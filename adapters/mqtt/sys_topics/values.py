@@ -22,7 +22,7 @@ _MS_PER_S: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """What the node counted since it started, and what there is now."""
+    """Counts since the node started, and sizes now."""
 
     clients_connected: int
     clients_disconnected: int  # sessions that are kept without a connection

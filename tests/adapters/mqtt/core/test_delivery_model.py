@@ -214,7 +214,7 @@ async def all_are_settled(one: Rig) -> bool:
     """The journal holds nothing of what is settled after a checkpoint."""
     node = one.adapter.node
     node.sessions.checkpoint()
-    keys = node.services.store.stream.values
+    keys = node.context.store.stream.values
     await until(lambda: not [key for key in keys if key[:1] == b"\x03"])
     return True
 

@@ -31,7 +31,7 @@ async def subscribed(live: Live, client_id: str = "many") -> Client:
 
 def shorten_slices(live: Live) -> None:
     """Have one step in each turn."""
-    pace: Pace = live.adapter.node.services.pace
+    pace: Pace = live.adapter.node.context.pace
     pace._slice_s = 0.0
 
 
@@ -47,7 +47,7 @@ async def test_filters_of_a_client_that_has_gone_are_removed_in_slices(
     async with running(tmp_path) as live:
         client = await subscribed(live)
         shorten_slices(live)
-        of_node = live.adapter.node.services.distributor.trie
+        of_node = live.adapter.node.context.distributor.trie
         turn = 0
         removed: dict[int, int] = {}
         remove = of_node.remove
@@ -78,21 +78,21 @@ async def test_a_client_that_comes_back_before_all_are_removed_has_them_all(
     async with running(tmp_path) as live:
         client = await subscribed(live)
         shorten_slices(live)
-        services = live.adapter.node.services
+        context = live.adapter.node.context
         await gone(live, client)
-        held = services.pace  # nobody removes anything meanwhile
+        held = context.pace  # nobody removes anything meanwhile
         async with held:
             publisher = await live.connected("p")
             publisher.send(wire.publish("0/a", b"while away", qos=1))
             await publisher.receive(Kind.PUBACK)
-            left = len(services.distributor.trie)
+            left = len(context.distributor.trie)
             assert left
             again = await live.connected("many", clean=False, found=KEPT)
             assert (await again.receive(Kind.PUBLISH)).payload == b"while away"
             publisher.send(wire.publish(f"{COUNT - 1}/a", b"now", qos=1))
             assert (await again.receive(Kind.PUBLISH)).payload == b"now"
         await asyncio.sleep(0)
-        assert len(services.distributor.trie) == COUNT
+        assert len(context.distributor.trie) == COUNT
         publisher.send(wire.publish("1/a", b"later", qos=1))
         assert (await again.receive(Kind.PUBLISH)).payload == b"later"
 
@@ -103,15 +103,15 @@ async def test_what_rules_deny_meanwhile_is_removed_for_one_who_comes_back(
     async with running(tmp_path) as live:
         client = await subscribed(live)
         shorten_slices(live)
-        services = live.adapter.node.services
+        context = live.adapter.node.context
         await gone(live, client)
-        async with services.pace:
-            assert len(services.distributor.trie)
+        async with context.pace:
+            assert len(context.distributor.trie)
             denied = rule("0/#", Operation.READ)
             await cast("RuleBook", live.kernel.authorizer).add_rules([denied])
             await live.connected("many", clean=False, found=KEPT)
-            assert not services.distributor.trie.match(b"0/a").matches
-            assert services.distributor.trie.match(b"1/a").matches
+            assert not context.distributor.trie.match(b"0/a").matches
+            assert context.distributor.trie.match(b"1/a").matches
 
 
 async def test_filters_that_come_back_are_not_compared_with_each_topic_of_late(
@@ -126,7 +126,7 @@ async def test_filters_that_come_back_are_not_compared_with_each_topic_of_late(
 
     async with running(tmp_path) as live:
         await gone(live, await subscribed(live))
-        found = live.adapter.node.services.distributor.trie
+        found = live.adapter.node.context.distributor.trie
         await until(lambda: not len(found))
         for number in range(40):
             found.match(f"of late/{number}".encode())

@@ -32,7 +32,7 @@ async def behind(one: Rig, *filters: tuple[str, int], count: int = 3, qos: int =
 
 
 def stored(one: Rig) -> int:
-    keys = one.adapter.node.services.store.stream.values
+    keys = one.adapter.node.context.store.stream.values
     return sum(key[:1] == b"\x05" for key in keys)
 
 
@@ -232,7 +232,7 @@ async def test_rules_that_end_a_right_end_the_rest(tmp_path: Path) -> None:
         session.connection.access = cast(
             "Any", SimpleNamespace(may_subscribe=lambda topic_filter: topic_filter != "t")
         )
-        one.adapter.node.services.endings.look(session)
+        one.adapter.node.context.endings.look(session)
         await subscriber.acknowledge(first)
         await subscriber.silent()
         one.adapter.node.sessions.checkpoint()

@@ -127,7 +127,7 @@ async def test_suback_promises_what_comes_after_it(tmp_path: Path) -> None:
     async with rig(tmp_path) as one:
         member = await one.client("a", kept=True, found=SMALL)
         await member.subscribe(SHARED)
-        one.adapter.node.services.dirty_groups.clear()
+        one.adapter.node.context.dirty_groups.clear()
         publisher = await one.client("p")
         await publisher.publish("t", numbered(20))
         first = await member.messages(7)
@@ -147,7 +147,7 @@ async def test_a_group_that_is_over_does_not_come_back(tmp_path: Path) -> None:
         publisher = await one.client("p")
         await publisher.publish("t", numbered(3))
         await one.restart()
-        assert not one.adapter.node.services.groups
+        assert not one.adapter.node.context.groups
         back = await one.client("a", kept=True)
         await back.subscribe(SHARED)
         await back.silent()

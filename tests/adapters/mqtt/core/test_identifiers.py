@@ -82,7 +82,7 @@ async def test_a_busy_session_has_its_state_kept_before_the_checkpoint(
         subscriber = await one.client("s", kept=True, found=[(Prop.RECEIVE_MAXIMUM, 1)])
         await subscriber.subscribe(("t", 1))
         publisher = await one.client("p")
-        store = one.adapter.node.services.store
+        store = one.adapter.node.context.store
         states = Mock(wraps=store.put_state)
         monkeypatch.setattr(store, "put_state", states)
         rounds = 5

@@ -38,7 +38,7 @@ RECORD_ROOM = 1_024  # of what a put has beside keys and values
 
 
 def stream(one: Rig) -> InternalStream:
-    return one.adapter.node.services.store.stream
+    return one.adapter.node.context.store.stream
 
 
 def found(one: Rig, name: str) -> ClientSession:
@@ -234,8 +234,8 @@ async def test_a_checkpoint_goes_on_behind_a_state_that_cannot_be_written(
         names = ["a", "bad", "c"]
         for name in names:
             await one.client(name, kept=True)
-        services = one.adapter.node.services
-        await until(lambda: not services.dirty)
+        context = one.adapter.node.context
+        await until(lambda: not context.dirty)
         written: list[bytes] = []
         with monkeypatch.context() as patch:
 
@@ -245,11 +245,11 @@ async def test_a_checkpoint_goes_on_behind_a_state_that_cannot_be_written(
                 return key == state_key("bad")
 
             too_large_for(one, patch, is_refused)
-            services.dirty.update(found(one, name) for name in names)
+            context.dirty.update(found(one, name) for name in names)
             one.adapter.node.sessions.checkpoint()
             await turns(5)
         assert sorted(written) == [state_key(name) for name in names]
-        assert services.dirty == {found(one, "bad")}
+        assert context.dirty == {found(one, "bad")}
 
 
 async def test_much_that_was_refused_is_written_in_parts_before_the_state(
@@ -260,9 +260,9 @@ async def test_much_that_was_refused_is_written_in_parts_before_the_state(
         await member.subscribe((LONG_GROUP, 1))
         publisher = await one.client("p")
         session = found(one, "m")
-        services = one.adapter.node.services
+        context = one.adapter.node.context
         with monkeypatch.context() as patch:
-            patch.setattr(services.store, "journal", refuse)
+            patch.setattr(context.store, "journal", refuse)
             await publish_in_turns(publisher, 40)
             await one.gone("m")
             await until(lambda: len(session.journal.unkept) > 3)
@@ -320,7 +320,7 @@ async def test_a_session_that_is_over_is_not_written_when_a_part_of_it_is_kept(
         await subscriber.subscribe(("t/#", 1))
         session = found(one, "s")
         session.journal.unkept.update(dict.fromkeys((5, 6), b"x" * 20))
-        one.adapter.node.services.dirty.add(session)
+        one.adapter.node.context.dirty.add(session)
         one.adapter.node.sessions.checkpoint()
         subscriber.send(wire.disconnect(found=[(wire.Prop.SESSION_EXPIRY, 0)]))
         await until(lambda: one.session("s") is None)
@@ -334,11 +334,11 @@ async def test_a_record_that_is_refused_when_its_client_has_gone_is_written_late
     async with rig(tmp_path, mqtt=RARELY) as one:
         await one.client("s", kept=True)
         session = found(one, "s")
-        services = one.adapter.node.services
-        services.dirty.clear()
+        context = one.adapter.node.context
+        context.dirty.clear()
         error = StorageUnavailable("the disk was full")
         session.journal.on_refused(Leaving(None, [], is_waiting=False), (0, b"x"), error)
-        assert session in services.dirty
+        assert session in context.dirty
 
 
 async def test_acknowledgements_of_one_read_bring_one_turn_of_retained_messages(

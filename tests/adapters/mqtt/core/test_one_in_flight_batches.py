@@ -24,8 +24,8 @@ def server_side(one: Rig, name: str) -> MqttConnection:
 
 
 def is_on_its_way_alone(one: Rig, name: str) -> bool:
-    lone = server_side(one, name).lone
-    return lone is not None and lone.data is not None
+    publisher = server_side(one, name).publisher
+    return publisher is not None and publisher.data is not None
 
 
 async def one_by_one(client: Client, topic: str, bodies: Sequence[bytes]) -> None:
@@ -37,7 +37,7 @@ async def lone_client(one: Rig, name: str = "p", topic: str = "t", **options: ob
     """Return a client whose next message goes the short way."""
     client = await one.client(name, **options)  # type: ignore[arg-type]  # passed on
     await one_by_one(client, topic, [b"first", b"second"])
-    assert server_side(one, name).lone is not None
+    assert server_side(one, name).publisher is not None
     return client
 
 
@@ -183,14 +183,14 @@ async def test_more_than_a_batch_of_them_is_delivered_once(tmp_path: Path) -> No
         client = await lone_client(one)
         subscriber = await one.client("s")
         await subscriber.subscribe(("t", 1))
-        lone = server_side(one, "p").lone
-        assert lone is not None
+        publisher = server_side(one, "p").publisher
+        assert publisher is not None
         bodies = [b"%03d" % number for number in range(BATCH_RECORDS_MAX + 44)]
         records = SingleRecords(
-            [RecordFrame(b"t", lone.headers, 3)] * len(bodies),
+            [RecordFrame(b"t", publisher.headers, 3)] * len(bodies),
             bodies,
             one.clock.unix_ms(),
-            OneInFlightMessages([lone] * len(bodies), bodies),
+            OneInFlightMessages([publisher] * len(bodies), bodies),
         )
         one.adapter.node.publishing._coalescer.add(one.partition(), records, lambda _: None)
         assert payloads(await subscriber.take(len(bodies))) == bodies
@@ -261,11 +261,11 @@ async def test_who_takes_no_acknowledgements_leaves_the_short_way(tmp_path: Path
         connection.pause_writing()
         client.send(wire.publish("t", b"x", qos=1, packet_id=4))
         await until(lambda: one.partition().high_watermark == 3)
-        assert connection.lone is None
+        assert connection.publisher is None
         connection.resume_writing()
         assert (await client.receive(Kind.PUBACK)).packet_id == 4
         await client.publish("t", [b"y"])
-        assert connection.lone is not None
+        assert connection.publisher is not None
 
 
 async def test_many_clients_share_a_batch(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A lone client's connection is counted, watched and closed as any other."""
+"""A one-in-flight client's connection is counted, watched and closed as any other."""
 
 import asyncio
 import gc
@@ -43,11 +43,11 @@ async def grown_both_ways(
     for _ in range(2):
         before = counted(one, connection)
         await exchange()
-        await until(lambda: connection.lone is None or connection.lone.data is None)
+        await until(lambda: connection.publisher is None or connection.publisher.data is None)
         after = counted(one, connection)
         grown.append(tuple(b - a for a, b in zip(before, after, strict=True)))
-        assert connection.lone is not None
-        connection.lone.leave()
+        assert connection.publisher is not None
+        connection.publisher.leave()
     return grown
 
 
@@ -103,7 +103,7 @@ async def test_a_bug_met_by_one_answer_keeps_back_no_other(tmp_path: Path) -> No
         def bug(_: bytes) -> None:
             raise ZeroDivisionError
 
-        unlucky = server_side(one, "1").lone
+        unlucky = server_side(one, "1").publisher
         assert unlucky is not None
         unlucky.write = bug
         one.live.storage.release()
@@ -127,7 +127,7 @@ async def test_a_connection_may_end_with_a_message_on_its_way(tmp_path: Path) ->
         one.live.storage.release()  # before the transport has told that it is closed
         assert (await other.receive(Kind.PUBACK)).packet_id == 3
         await until(lambda: connection.transport is None)
-        assert connection.lone is None
+        assert connection.publisher is None
         assert one.adapter.listener.faults["bug"] == 0
         assert [value for _, value in stored(one)[4:]] == [b"third", b"third"]
 
@@ -176,7 +176,7 @@ async def test_nothing_goes_alone_before_the_last_answer_is_sent(
         storage.held = True
         append(lambda _: append(lambda _: None))
         client.send(wire.publish("t", b"one", qos=1, packet_id=101))
-        await until(lambda: connection.lone is not None and len(storage._kept_back) == 2)
+        await until(lambda: connection.publisher is not None and len(storage._kept_back) == 2)
         asyncio.get_running_loop().call_soon(turn)
         assert [(await client.receive(Kind.PUBACK)).packet_id for _ in range(2)] == [101, 102]
         assert (await other.receive(Kind.PUBACK)).packet_id == 1

@@ -1,4 +1,4 @@
-"""What is not like a lone client's last message goes the other way, and means what it says."""
+"""Packets that differ from a one-in-flight client's last one go the common way."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -94,7 +94,7 @@ async def test_a_publishers_topic_alias_is_not_the_subscribers(
         client = await one.client("p")
         for topic in ("t", "t", "t", "t", "", "", "", ""):
             await client.publish(topic, [b"."], found=alias)
-            assert server_side(one, "p").lone is None
+            assert server_side(one, "p").publisher is None
         came = await subscriber.take(8)
         assert [found.topic for found in came] == ["t"] * 8
         assert all(found.value(Prop.TOPIC_ALIAS) is None for found in came)
@@ -153,7 +153,7 @@ async def test_nothing_goes_alone_before_its_predecessor_is_acknowledged(
         await client.publish("t", [b"first"])
         one.live.storage.held = True
         client.send(wire.publish("t", b"second", qos=1, packet_id=2))
-        await until(lambda: server_side(one, "p").lone is not None)
+        await until(lambda: server_side(one, "p").publisher is not None)
         connection = server_side(one, "p")
         received = connection.bytes_received
         client.send(wire.publish("t", b"third", qos=1, packet_id=3))
@@ -171,7 +171,7 @@ async def test_nothing_goes_alone_with_qos_2_on_its_way(tmp_path: Path) -> None:
         client.send(wire.publish("t", b"exactly once", qos=2, packet_id=900))
         await client.receive(Kind.PUBREC)
         await one_by_one(client, "t", [b"1", b"2", b"3"])
-        assert server_side(one, "p").lone is None
+        assert server_side(one, "p").publisher is None
 
 
 async def test_who_does_not_wait_for_the_answer_goes_the_other_way_from_then_on(
@@ -183,11 +183,11 @@ async def test_who_does_not_wait_for_the_answer_goes_the_other_way_from_then_on(
         client.send(wire.publish("t", b"3", qos=1, packet_id=3))
         await until(lambda: is_on_its_way_alone(one, "p"))
         client.send(wire.publish("t", b"4", qos=1, packet_id=4))
-        await until(lambda: server_side(one, "p").lone is None)
+        await until(lambda: server_side(one, "p").publisher is None)
         one.live.storage.release()
         assert [(await client.receive(Kind.PUBACK)).packet_id for _ in range(2)] == [3, 4]
         await client.publish("t", [b"5"])
-        assert server_side(one, "p").lone is None
+        assert server_side(one, "p").publisher is None
 
 
 async def test_what_is_denied_is_refused_each_time(tmp_path: Path) -> None:

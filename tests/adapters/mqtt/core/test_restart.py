@@ -209,10 +209,10 @@ async def test_a_crash_before_the_journal_loses_nothing(tmp_path: Path) -> None:
         subscriber = await one.client("s", kept=True)
         await subscriber.subscribe(("t", 1))
         publisher = await one.client("p")
-        one.adapter.node.services.store.journal = lambda *_: None  # type: ignore[method-assign]
+        one.adapter.node.context.store.journal = lambda *_: None  # type: ignore[method-assign]
         await publisher.publish("t", numbered(5))
         await subscriber.messages(5)
-        one.adapter.node.services.dirty.clear()
+        one.adapter.node.context.dirty.clear()
         await one.restart(crash=True)
         back = await one.client("s", kept=True)
         assert payloads(await back.take(5)) == numbered(5)
@@ -223,7 +223,7 @@ async def test_journals_that_are_missing_do_not_close_the_window(tmp_path: Path)
         subscriber = await one.client("s", kept=True)
         await subscriber.subscribe(("t", 1))
         publisher = await one.client("p")
-        store = one.adapter.node.services.store
+        store = one.adapter.node.context.store
         store.journal = lambda *_: None  # type: ignore[method-assign]
         await publisher.publish("t", numbered(5))
         await subscriber.messages(5)
@@ -243,7 +243,7 @@ async def test_a_partition_since_the_last_checkpoint_is_not_read_twice(tmp_path:
         await subscriber.subscribe((topic, 2))
         session = one.session("s")
         assert session is not None
-        one.adapter.node.services.dirty.clear()
+        one.adapter.node.context.dirty.clear()
         name = one.partition("xs").topic.name
         await one.kernel.topics.add_partitions(name, 8)
         publisher = await one.client("p")

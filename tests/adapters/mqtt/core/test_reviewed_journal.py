@@ -45,7 +45,7 @@ async def test_a_group_does_not_deal_again_what_a_record_says_in_part(tmp_path: 
         await member.receive(Kind.PUBREL)
         member.send(wire.ack(Kind.PUBCOMP, 1))
         await member.subscribe(("another", 0))  # writes the state down, and no group
-        values = one.adapter.node.services.store.stream.values
+        values = one.adapter.node.context.store.stream.values
         [(key, value)] = [item for item in values.items() if item[0][:1] == RUN_KEY]
         assert len(decode_runs(0, value)) == 2, "one record"
         assert decode_state(values[state_key("a")]).base == 1
@@ -54,7 +54,7 @@ async def test_a_group_does_not_deal_again_what_a_record_says_in_part(tmp_path: 
         back = await one.client("a", kept=True)
         again = await back.take(1)
         assert (again[0].packet_id, again[0].payload) == (2, b"2")
-        [group] = one.adapter.node.services.groups.values()
+        [group] = one.adapter.node.context.groups.values()
         await until(lambda: bool(group.online) and not group.behind)
         session = one.session("a")
         assert session is not None
@@ -119,7 +119,7 @@ async def test_records_that_were_refused_go_with_the_next_checkpoint(tmp_path: P
         assert list(session.journal.unkept) == [1]
         one.adapter.node.sessions.checkpoint()
         await until(lambda: not session.journal.unkept)
-        assert not one.adapter.node.services.dirty
+        assert not one.adapter.node.context.dirty
 
 
 async def away(one: Rig, count: int) -> None:
@@ -154,14 +154,14 @@ async def test_a_checkpoint_of_many_sessions_takes_several_turns(
 ) -> None:
     monkeypatch.setattr(sessions_module, "CHECKPOINTS_PER_TURN_MAX", 2)
     async with rig(tmp_path, mqtt=RARELY) as one:
-        services, sessions = one.adapter.node.services, one.adapter.node.sessions
+        context, sessions = one.adapter.node.context, one.adapter.node.sessions
         await away(one, 5)
-        await until(lambda: not services.dirty)
-        services.dirty.update(sessions)
+        await until(lambda: not context.dirty)
+        context.dirty.update(sessions)
         sessions.checkpoint()
-        assert len(services.dirty) == 3
+        assert len(context.dirty) == 3
         await turns(5)
-        assert not services.dirty
+        assert not context.dirty
 
 
 async def test_a_full_disk_does_not_keep_a_checkpoint_going(
@@ -170,19 +170,19 @@ async def test_a_full_disk_does_not_keep_a_checkpoint_going(
     """What is refused is for the next checkpoint: until then there may be no room."""
     monkeypatch.setattr(sessions_module, "CHECKPOINTS_PER_TURN_MAX", 2)
     async with rig(tmp_path, mqtt=RARELY) as one:
-        services, sessions = one.adapter.node.services, one.adapter.node.sessions
+        context, sessions = one.adapter.node.context, one.adapter.node.sessions
         await away(one, 5)
-        await until(lambda: not services.dirty)
+        await until(lambda: not context.dirty)
         with full_disk(one):
-            services.dirty.update(sessions)
+            context.dirty.update(sessions)
             sessions.checkpoint()
             await turns(20)
             before = one.live.storage.enqueued
             await turns(20)
             assert one.live.storage.enqueued == before
-            assert len(services.dirty) == 5
+            assert len(context.dirty) == 5
         sessions.checkpoint()
-        await until(lambda: not services.dirty)
+        await until(lambda: not context.dirty)
 
 
 async def test_a_node_that_stops_writes_all_sessions_down(
@@ -190,9 +190,9 @@ async def test_a_node_that_stops_writes_all_sessions_down(
 ) -> None:
     monkeypatch.setattr(sessions_module, "CHECKPOINTS_PER_TURN_MAX", 2)
     async with rig(tmp_path, mqtt=RARELY) as one:
-        services, sessions = one.adapter.node.services, one.adapter.node.sessions
+        context, sessions = one.adapter.node.context, one.adapter.node.sessions
         await away(one, 5)
-        await until(lambda: not services.dirty)
-        services.dirty.update(sessions)
+        await until(lambda: not context.dirty)
+        context.dirty.update(sessions)
         sessions.stop()
-        assert not services.dirty
+        assert not context.dirty

@@ -32,17 +32,17 @@ async def test_what_is_a_full_members_waits_until_it_has_room(tmp_path: Path) ->
         other = await one.client("b")
         await other.subscribe(("$share/g/t/+", 1))
         await publisher.publish("own", numbered(2))
-        services = one.adapter.node.services
-        [group] = services.groups.values()
+        context = one.adapter.node.context
+        [group] = context.groups.values()
         session = one.session("a")
         assert session is not None
         await until(lambda: session.outbox.room == 0)
         await first.leave()
         await until(lambda: bool(group.returning))
         assert group.is_ready, "the other has room"
-        await until(lambda: not services.returning.dealing)
+        await until(lambda: not context.returning.dealing)
         await turns(5)
-        assert not services.returning.dealing
+        assert not context.returning.dealing
         assert sum(one.lane.returned_count for one in group.returning) == 3
         assert payloads(await owner.take(5))[2:] == numbered(3)
         assert not group.returning
@@ -55,8 +55,8 @@ async def test_what_was_returned_stays_when_the_last_member_goes_during_a_read(
         first = await holder(one, "t/0")
         member = await one.client("a", kept=True)
         await member.subscribe(("$share/g/t/+", 1))
-        services = one.adapter.node.services
-        [group] = services.groups.values()
+        context = one.adapter.node.context
+        [group] = context.groups.values()
         with monkeypatch.context() as patch:
             reads = SlowReads(one, patch)
             await first.leave()
@@ -65,7 +65,7 @@ async def test_what_was_returned_stays_when_the_last_member_goes_during_a_read(
             await one.gone("a")
             assert not group.online
             reads.go.set()
-            await until(lambda: not services.returning.dealing)
+            await until(lambda: not context.returning.dealing)
         assert sum(one.lane.returned_count for one in group.returning) == 3
         back = await one.client("a", kept=True)
         assert payloads(await back.take(3)) == numbered(3)
@@ -88,6 +88,6 @@ async def test_what_is_new_waits_for_what_was_returned(
             await member.silent()
             reads.go.set()
             assert payloads(await member.take(4)) == [*numbered(3), b"new"]
-        [group] = one.adapter.node.services.groups.values()
+        [group] = one.adapter.node.context.groups.values()
         [lane] = group.lanes.values()
         await until(lambda: not lane.lane.open_count)

@@ -88,11 +88,11 @@ async def test_a_subscription_that_is_not_kept_is_none(tmp_path: Path) -> None:
         publisher = await one.client("p")
         await publisher.publish("t", [b"retained"], retain=True)
         await refused(one, subscriber, ("t", 1), ("u/+", 2), ("$share/g/t", 1))
-        services, session = one.adapter.node.services, one.session("s")
+        context, session = one.adapter.node.context, one.session("s")
         assert session is not None
         assert (session.subscriptions, session.groups) == ({}, {})
-        assert (services.groups, services.subscription_count) == ({}, 0)
-        assert len(services.distributor.trie) == 0
+        assert (context.groups, context.subscription_count) == ({}, 0)
+        assert len(context.distributor.trie) == 0
         await publisher.publish("t", [b"1"])
         await publisher.publish("u/1", [b"2"])
         await subscriber.silent()
@@ -109,12 +109,12 @@ async def test_a_subscription_that_is_not_kept_leaves_the_one_it_replaced(
         number = [(Prop.SUBSCRIPTION_ID, 7)]
         await subscriber.subscribe(("t", 2), found=number)
         await subscriber.subscribe(("$share/g/u", 2), found=number)
-        services, session = one.adapter.node.services, one.session("s")
+        context, session = one.adapter.node.context, one.session("s")
         assert session is not None
         before = dict(session.subscriptions)
         await refused(one, subscriber, ("t", 0), ("$share/g/u", 0))
         assert session.subscriptions == before
-        assert services.subscription_count == 2
+        assert context.subscription_count == 2
         if restarts:
             await one.restart(crash=True)
             subscriber = await one.client("s", kept=True)

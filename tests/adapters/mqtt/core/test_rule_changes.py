@@ -363,7 +363,7 @@ async def test_a_lone_publisher_is_held_to_rules_that_come_meanwhile(tmp_path: P
         publisher = await one.client("p")
         seen = [*await codes(publisher, "t", "t", "t")]
         [connection] = one.adapter.listener.connections
-        assert cast("Any", connection).lone is not None
+        assert cast("Any", connection).publisher is not None
         await add(one, denial)
         seen += await codes(publisher, "t", "t")
         assert seen == [0, 0, 0, NOT_AUTHORIZED, NOT_AUTHORIZED]

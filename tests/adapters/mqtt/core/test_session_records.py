@@ -18,7 +18,7 @@ NO_SUBSCRIPTION_EXISTED = 0x11
 
 
 def keys(one: Rig) -> list[bytes]:
-    return sorted(one.adapter.node.services.store.stream.values)
+    return sorted(one.adapter.node.context.store.stream.values)
 
 
 def filters(one: Rig, name: str = "s") -> list[str]:
@@ -127,7 +127,7 @@ async def test_records_without_a_session_are_removed_at_the_start(tmp_path: Path
         kept = await one.client("s", kept=True)
         await kept.subscribe(("t", 1))
         strays = [filter_key("gone", "t"), run_key("gone", 7), b"\x05gone\0" + b"\0" * 8]
-        stream = one.adapter.node.services.store.stream
+        stream = one.adapter.node.context.store.stream
         stream.put([(key, b"old") for key in strays], lambda _error: None)
         await one.restart()
         assert not set(strays) & set(keys(one))
@@ -140,13 +140,13 @@ async def test_a_refused_subscribe_of_a_session_that_is_over_undoes_nothing(
 ) -> None:
     async with rig(tmp_path, mqtt=RARELY) as one:
         await one.client("s", kept=True)
-        services, session = one.adapter.node.services, one.session("s")
+        context, session = one.adapter.node.context, one.session("s")
         assert session is not None
         errors: list[object] = []
         with full_disk(one):
             subscription = Subscription("t", group=group, qos=1)
-            services.subscribing.subscribe(session, [subscription], errors.append)
+            context.subscribing.subscribe(session, [subscription], errors.append)
             one.adapter.node.sessions._end(session)
             await until(lambda: bool(errors))
         assert errors != [None]
-        assert (services.subscription_count, services.groups) == (0, {})
+        assert (context.subscription_count, context.groups) == (0, {})

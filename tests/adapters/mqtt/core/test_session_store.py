@@ -67,10 +67,10 @@ WILL = Will(
 
 def session(positions: dict[int, int]) -> ClientSession:
     lanes = SimpleNamespace(new_holder=lambda: 2)
-    services = SimpleNamespace(
+    context = SimpleNamespace(
         positions_of=lambda _: positions, lanes=lanes, receiver_bytes_max=1
     )
-    return ClientSession("c", cast("Any", services))
+    return ClientSession("c", cast("Any", context))
 
 
 def ranges_of(seqs: set[int]) -> RangeSet:

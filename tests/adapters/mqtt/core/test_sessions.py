@@ -78,7 +78,7 @@ async def test_the_end_of_a_session_with_a_will_leaves_nothing_behind(tmp_path: 
         sessions.sweep(one.clock.monotonic_ms())
         assert payloads(await watcher.take(1)) == [b"gone"]
         await watcher.silent()
-        keys = one.adapter.node.services.store.stream.values
+        keys = one.adapter.node.context.store.stream.values
         assert not [key for key in keys if key.startswith(b"\x01s\0")]
 
 
@@ -166,7 +166,7 @@ async def test_partitions_that_were_added_are_followed(tmp_path: Path) -> None:
 async def test_a_session_store_that_fails_refuses_and_keeps_nothing(tmp_path: Path) -> None:
     async with rig(tmp_path) as one:
         sessions = one.adapter.node.sessions
-        store = one.adapter.node.services.store
+        store = one.adapter.node.context.store
 
         def put_state(_session: ClientSession, on_done: OnDone | None = None) -> None:
             if on_done is not None:

@@ -39,7 +39,7 @@ async def publish(one: Rig, messages: list[bytes], *, qos: int = 1) -> None:
 
 
 def group_of(one: Rig) -> ShareGroup:
-    [group] = one.adapter.node.services.groups.values()
+    [group] = one.adapter.node.context.groups.values()
     return group
 
 
@@ -315,7 +315,7 @@ async def test_what_the_log_has_lost_is_not_taken_for_dealt(tmp_path: Path) -> N
         session = one.session("a")
         assert session is not None
         assert lane_of(one).take_new(50, 5, session.holder), "messages that were lost"
-        one.adapter.node.services.write_journals()
+        one.adapter.node.context.write_journals()
         await one.restart(crash=True)
         assert lane_of(one).lane.next_offset == 0
         back = await member(one, "a")

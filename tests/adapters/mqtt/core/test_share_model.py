@@ -180,12 +180,12 @@ class World:
         assert self.acknowledged >= self.published[2] - self.lost
 
     def is_busy(self) -> bool:
-        services = self.one.adapter.node.services
-        [group] = services.groups.values()
+        context = self.one.adapter.node.context
+        [group] = context.groups.values()
         return bool(
             group.behind
             or group.returning
-            or services.returning.dealing
+            or context.returning.dealing
             or any(session.outbox.count for session in self.one.adapter.node.sessions)
         )
 

@@ -149,7 +149,7 @@ async def test_others_are_served_between_the_filters_of_one_client(
 ) -> None:
     """Many filters in one packet, or in many; what comes behind them keeps its order."""
     async with running(tmp_path) as live:
-        live.adapter.node.services.pace = Pace(slice_s=0.0)  # one step, then others
+        live.adapter.node.context.pace = Pace(slice_s=0.0)  # one step, then others
         served = note_what_is_served(monkeypatch)
         other, client = await live.connected("other"), await live.connected("many")
         filters = [f"a/{number}" for number in range(MANY)]
@@ -194,7 +194,7 @@ async def test_who_closes_amid_its_filters_has_what_it_got_and_no_other_suffers(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as live:
-        live.adapter.node.services.pace = Pace(slice_s=0.0)
+        live.adapter.node.context.pace = Pace(slice_s=0.0)
         other = await live.connected("other")
         client = await live.connected("many", found=[(Prop.SESSION_EXPIRY, 100)])
         client.send(filters_packet("subscribe", 1, [f"a/{number}" for number in range(MANY)]))
@@ -218,7 +218,7 @@ async def test_a_farewell_behind_many_filters_is_heeded_when_nobody_waits_for_th
 ) -> None:
     """Section 3.14.2.2.2; it was read, though not served."""
     async with running(tmp_path) as live:
-        live.adapter.node.services.pace = Pace(slice_s=0.0)
+        live.adapter.node.context.pace = Pace(slice_s=0.0)
         client = await live.connected("many", found=[(Prop.SESSION_EXPIRY, 100)])
         packet = filters_packet("subscribe", 1, [f"a/{number}" for number in range(MANY)])
         client.send(packet, wire.disconnect(found=[(Prop.SESSION_EXPIRY, expiry_s)]))

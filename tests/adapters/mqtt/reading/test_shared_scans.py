@@ -25,90 +25,90 @@ class Passenger:
         self.behind = {PARTITION: offset}
 
 
-def board(rides: SharedScans, offset: int, number: int) -> Subscriber:
+def board(scans: SharedScans, offset: int, number: int) -> Subscriber:
     follower = cast("Subscriber", Passenger(offset))
-    rides.add(follower, number)
+    scans.add(follower, number)
     return follower
 
 
-def taken(rides: SharedScans) -> SharedScan:
-    ride = rides.take()
-    assert ride is not None
-    return ride
+def taken(scans: SharedScans) -> SharedScan:
+    scan = scans.take()
+    assert scan is not None
+    return scan
 
 
 def test_who_stands_at_one_place_rides_together() -> None:
-    rides = SharedScans(PARTITION)
-    here = {board(rides, 5, 0), board(rides, 5, 3)}
-    there = board(rides, 6, 1)
+    scans = SharedScans(PARTITION)
+    here = {board(scans, 5, 0), board(scans, 5, 3)}
+    there = board(scans, 6, 1)
 
-    first, second = taken(rides), taken(rides)
+    first, second = taken(scans), taken(scans)
 
-    assert rides.take() is None
+    assert scans.take() is None
     assert (set(first.followers), first.newest) == (here, 3)
     assert (set(second.followers), second.newest) == ({there}, 1)
 
 
 def test_the_last_ride_goes_three_times_of_four_and_then_each_in_turn() -> None:
-    rides = SharedScans(PARTITION)
+    scans = SharedScans(PARTITION)
     for number, offset in enumerate((50, 30, 10, 40)):
-        board(rides, offset, number)
+        board(scans, offset, number)
     turns = []
     for _ in range(16):
-        ride = taken(rides)
-        turns.append(ride.offset)
-        rides.put_back(ride)
+        scan = taken(scans)
+        turns.append(scan.offset)
+        scans.put_back(scan)
 
     assert turns == [10, 10, 10, 50, 10, 10, 10, 30, 10, 10, 10, 40, 10, 10, 10, 50]
 
 
 def test_a_ride_takes_along_who_stands_in_its_way_and_came_in_early_enough() -> None:
-    rides = SharedScans(PARTITION)
+    scans = SharedScans(PARTITION)
     for number, offset in enumerate((10, 19, 20, 10, 15)):
-        board(rides, offset, number)
-    board(rides, 15, 9)
-    ride = SharedScan(10)
+        board(scans, offset, number)
+    board(scans, 15, 9)
+    scan = SharedScan(10)
 
-    rides.join(ride, 20, number=9)
+    scans.join(scan, 20, number=9)
 
-    assert len(ride.followers) == 3
-    assert ride.newest == 3
-    assert sorted(one.offset for one in (taken(rides), taken(rides))) == [15, 20]
+    assert len(scan.followers) == 3
+    assert scan.newest == 3
+    assert sorted(one.offset for one in (taken(scans), taken(scans))) == [15, 20]
 
 
 def test_who_gets_off_stands_where_the_ride_has_come_to_or_further() -> None:
-    rides = SharedScans(PARTITION)
-    one, ahead, other = (board(rides, 10, number) for number in range(3))
-    ride = taken(rides)
-    ride.offset = 30
+    scans = SharedScans(PARTITION)
+    one, ahead, other = (board(scans, 10, number) for number in range(3))
+    scan = taken(scans)
+    scan.offset = 30
     ahead.behind[PARTITION] = 33
-    rides.remove(one)
-    rides.remove(ahead)
-    rides.remove(one)
+    scans.remove(one)
+    scans.remove(ahead)
+    scans.remove(one)
     assert one.behind == {PARTITION: 30}
     assert ahead.behind == {PARTITION: 33}
     assert other.behind == {PARTITION: 10}
 
-    rides.put_back(ride)
+    scans.put_back(scan)
 
     assert other.behind == {PARTITION: 30}
-    assert list(rides) == [other]
-    rides.remove(other)
-    assert rides.take() is None
+    assert list(scans) == [other]
+    scans.remove(other)
+    assert scans.take() is None
 
 
 def test_a_ride_that_comes_to_where_another_waits_is_one_with_it() -> None:
-    rides = SharedScans(PARTITION)
-    one, other = board(rides, 10, 4), board(rides, 30, 1)
-    ride = taken(rides)
-    ride.offset = 30
+    scans = SharedScans(PARTITION)
+    one, other = board(scans, 10, 4), board(scans, 30, 1)
+    scan = taken(scans)
+    scan.offset = 30
 
-    rides.put_back(ride)
+    scans.put_back(scan)
 
-    both = taken(rides)
+    both = taken(scans)
     assert (set(both.followers), both.newest) == ({one, other}, 4)
     both.offset = 40
-    rides.clear()
+    scans.clear()
     assert one.behind == other.behind == {PARTITION: 40}
     assert not both.followers
 
@@ -116,7 +116,7 @@ def test_a_ride_that_comes_to_where_another_waits_is_one_with_it() -> None:
 async def test_who_is_a_little_behind_does_not_wait_for_all_who_are_far_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(catch_up_module, "RIDE_PIECES", 1)
+    monkeypatch.setattr(catch_up_module, "SCAN_PIECES", 1)
     case = make_case([(b"a", 8_000), (b"b", 10)], 10)
     scene = Scene(case, per_read=1)
     for offset in range(0, 1_000, 20):
@@ -166,7 +166,7 @@ async def test_a_piece_that_cannot_be_read_does_not_hold_up_who_is_past_it(
     past.go_on()
     await until(lambda: not past.behind)
 
-    turns = 400 // 10 // catch_up_module.RIDE_PIECES
+    turns = 400 // 10 // catch_up_module.SCAN_PIECES
     assert failed <= TURNS_A_TURN_OF_ALL * turns
     scene.feed.on_read = lambda: None
     await scene.until_live()

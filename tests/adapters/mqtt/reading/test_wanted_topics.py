@@ -89,7 +89,7 @@ def test_a_group_wants_its_filter_and_its_members_do_not() -> None:
     wanted.add(cast("ClientSession", Follower(Subscription("a", group="g", qos=1))))
     assert not wants(wanted, "a")
 
-    wanted.add(ShareGroup("g", "a", services=None))  # type: ignore[arg-type]  # it is not asked
+    wanted.add(ShareGroup("g", "a", context=None))  # type: ignore[arg-type]  # it is not asked
     assert wants(wanted, "a")
 
 

@@ -1,4 +1,4 @@
-"""What a member of a shared subscription did not acknowledge goes to the others.
+"""Redelivery of a member's unacknowledged messages to other members.
 
 Only of QoS 1, and when the member's session is over (MQTT 5.0 section 4.8.2). It goes before what
 the group has not read yet.
@@ -30,7 +30,7 @@ class ReturningGroup(LaneGroup, Protocol):
         ...
 
 
-class Returning:
+class MemberRedelivery:
     """Deals out what was given back, for all groups of a node."""
 
     def __init__(
