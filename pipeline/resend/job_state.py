@@ -68,7 +68,7 @@ def parse_marker(job_id: str, value: bytes | None) -> RecordPosition | None:
     """Return the position in a marker of this job; None for another job's.
 
     >>> parse_marker("nightly", b"nightly orders/0/17"), parse_marker("nightly", b"x orders/0/17")
-    (Position(topic='orders', partition=0, offset=17), None)
+    (RecordPosition(topic='orders', partition=0, offset=17), None)
     """
     parts = (value or b"").decode("utf-8", "replace").split(" ")
     if len(parts) == 1 or parts[0] != job_id:

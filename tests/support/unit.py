@@ -1,9 +1,9 @@
 """Unit tests: which tests they are, and what they may not do. The one place that decides.
 
 A unit test starts no process, listens on no port, connects to nothing and needs no tool. Its file
-imports none of ``STARTERS``, not even by way of another module of the tests; it asks for none of
-``STARTED`` and has none of ``MARKERS``. ``make test-unit`` runs them with ``pytest --unit``, which
-fails a test that starts something after all.
+is not in tests/architecture, and imports none of ``STARTERS``, not even by way of another module
+of the tests; it asks for none of ``STARTED`` and has none of ``MARKERS``. ``make test-unit`` runs
+them with ``pytest --unit``, which fails a test that starts something after all.
 """
 
 import ast
@@ -76,12 +76,18 @@ def is_unit(item: pytest.Item) -> bool:
     """Return whether a test is a unit test."""
     fixtures = getattr(item, "fixturenames", ())
     is_marked = any(marker.name in MARKERS for marker in item.iter_markers())
-    return STARTED.isdisjoint(fixtures) and not is_marked and not starts(item.path)
+    is_left_out = is_marked or is_of_tree(item.path) or starts(item.path)
+    return STARTED.isdisjoint(fixtures) and not is_left_out
 
 
 def starts(file: Path) -> bool:
     """Return whether a file of the tests imports what starts something."""
     return file.is_relative_to(ROOT / "tests") and _starts(file)
+
+
+def is_of_tree(file: Path) -> bool:
+    """Return whether a file tests the whole tree, and not a unit: it reads every source."""
+    return file.is_relative_to(ROOT / "tests" / "architecture")
 
 
 @cache
