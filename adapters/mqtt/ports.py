@@ -139,7 +139,7 @@ class JournalPort(Protocol):
     is_over: bool
 
     def add(self, run: Inflight, data: Buffer) -> None:
-        """Have a run written down, and its packets sent, at the end of this turn."""
+        """Queue a run to be recorded, and its packets to be sent, at the end of this turn."""
 
     def settled(self, base: int) -> list[int]:
         """Return the first sequence numbers of records that end below ``base``, in order."""
@@ -224,7 +224,7 @@ class SessionPort(FollowerPort, Protocol):
         """Send packets; close the connection where too many bytes wait for it."""
 
     def note_settled(self) -> None:
-        """Have the next checkpoint say what was settled."""
+        """Record at the next checkpoint which messages were settled."""
 
     def on_state_kept(self, base: int) -> None:
         """Go on: a state with this base of the outbox is kept."""
@@ -251,7 +251,7 @@ class GroupPort(FollowerPort, Protocol):
         """The context that all sessions and groups share."""
 
     def keep(self) -> None:
-        """Have what members hold written down: the group outlives its connections now."""
+        """Record what members hold from now on: the group outlives its connections."""
 
     def end(self) -> None:
         """Forget what members held: the group is over."""
@@ -347,7 +347,7 @@ class ContextPort(Protocol):
         """Write down what was added this turn; send it now, or when it is kept."""
 
     def write_soon(self) -> None:
-        """Have what was added written down at the end of this turn of the loop."""
+        """Write the added records at the end of this turn of the loop."""
 
     def catch_up(self, follower: Follower) -> None:
         """Serve a follower that is behind."""

@@ -39,15 +39,10 @@ PERSON = re.compile(
 LINE_CHARS_MAX = 100
 
 # Docstrings whose first line begins with a word of a riddle ("Who", "What", "Which", "Of").
-RIDDLES: dict[str, int] = {
-    "tests": 23,
-}
+RIDDLES: dict[str, int] = {}
 # Docstrings whose first line treats a program as a person, or begins with a pronoun ("Tell", "It",
 # "Nobody", "Those", "There", "Have X done"): a verb or a noun is clearer.
-PERSONS: dict[str, int] = {
-    "adapters/mqtt": 44,
-    "tests": 9,
-}
+PERSONS: dict[str, int] = {}
 # Classes whose name another class of the same package has, too.
 DOUBLES: dict[str, int] = {}
 # Lines of a page that are wider than LINE_CHARS_MAX characters.

@@ -251,7 +251,7 @@ class MqttConnection(Connection, asyncio.Protocol):
             self.hold_reads("requests")
 
     def request_ended(self) -> None:
-        """It is kept."""
+        """Count a request as kept; below half of the bound, read on."""
         self._requests_count -= 1
         if self._requests_count <= REQUESTS_WAITING_MAX // 2:
             self.release_reads("requests")

@@ -10,10 +10,10 @@ from gateway.errors import StorageUnavailable
 
 
 def handle(connection: MqttConnection, run: AckRun) -> None:
-    """Tell the session; PUBREL is answered with PUBCOMP, 0x92 for an unknown identifier.
+    """Pass acknowledgements to the session; answer PUBREL with PUBCOMP.
 
-    PUBCOMP goes when it is kept that the identifier is free. A client that does not wait for
-    PUBREC has it first nevertheless.
+    The code for an unknown identifier is 0x92. PUBCOMP is sent when the release of the identifier
+    is durable. A client that sends PUBREL before it has PUBREC gets PUBREC first nevertheless.
     """
     session = connection.session
     assert session is not None

@@ -164,7 +164,7 @@ class Inbound:
                 return
 
     def _publish(self, run: PublishRun, session: "SessionPort") -> None:
-        """Have a run appended, and answered in its turn."""
+        """Append a run, and answer it in the order of the runs."""
         payloads = run.payloads
         if len(payloads) == 1:  # most reads bring one message: a third of the cost of the sum
             size_bytes = PACKET_OVERHEAD_BYTES + len(payloads[0])
@@ -210,7 +210,7 @@ class Inbound:
         return published
 
     def _withdraw(self, published: Published) -> None:
-        """It was not published."""
+        """Take back the counts of a run that was not published."""
         self._uncount(published.size_bytes)
         if published.run.qos:
             last = self._in_turn.pop()
@@ -225,7 +225,7 @@ class Inbound:
             self.connection.hold_reads("unacknowledged")
 
     def _uncount(self, size_bytes: int) -> None:
-        """It is not on its way any more."""
+        """Count a run as no longer pending."""
         self.unacknowledged_bytes -= size_bytes
         if self._is_full and self.unacknowledged_bytes <= self._bytes_max // 2:
             self._is_full = False

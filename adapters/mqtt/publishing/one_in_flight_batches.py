@@ -108,7 +108,7 @@ class OneInFlightBatches:
         )
 
     def _renew(self) -> None:
-        """Have everything looked up again."""
+        """Forget every cached lookup."""
         self._authorizer_revision = self._authorizer.revision
         self._topics_revision = self._topics.revision
         for lane in self._lanes.values():

@@ -26,7 +26,7 @@ class Gathering(Protocol):
     """The gathering of packets of all clients; see ``one_in_flight_batches``."""
 
     def begin(self, lane: "PublisherLane") -> bool:
-        """Have a lane's packets taken in this turn; False when they go the other way."""
+        """Begin to take a lane's packets in this turn; False when they go the common way."""
         ...
 
     def fill(self) -> None:

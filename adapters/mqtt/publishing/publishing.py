@@ -364,4 +364,4 @@ def parse_inbound_key(key: bytes) -> tuple[str, int]:
 
 
 def _ignore(_error: StorageUnavailable | None) -> None:
-    """Nobody waits: a client that did not hear of it will say it again."""
+    """Ignore the outcome: a client that got no answer sends the packet again."""

@@ -90,7 +90,7 @@ class CatchUp:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def discard(self, follower: "Follower") -> None:
-        """It has gone."""
+        """Serve a follower no more; its client or its subscriptions have gone."""
         self._scans.remove(follower)
         self._leave(follower)
 
@@ -160,7 +160,7 @@ class CatchUp:
                 await self._pace.rest()
 
     def _leave(self, follower: "Follower") -> None:
-        """It is not behind here any more; after the last one, nothing is kept."""
+        """Drop the filters of a follower; after the last one, drop the decoded pieces."""
         self._wanted.discard(follower)
         if not len(self._wanted):
             self._forget()

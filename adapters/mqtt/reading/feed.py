@@ -199,7 +199,10 @@ class Feed:
     def _waits_for_thread(
         self, batch: Buffer, base_offset: int, *, may_have_left: bool = False
     ) -> bool:
-        """Have a large batch decoded in a thread, if it is one; the tail goes on behind it."""
+        """Start to decode a large batch in a thread; False for a small one.
+
+        The tail is closed, and goes on behind the batch when it is delivered.
+        """
         if not (self._is_looked_into and is_large(parse_batch_header(batch))):
             return False
         self.live_offset = max(self.live_offset, base_offset)

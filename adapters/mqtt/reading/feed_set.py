@@ -152,7 +152,10 @@ class FeedSet:
         self._follow(topic)
 
     def _configs(self) -> dict[str, str]:
-        """Whatever may be published is kept: a 3.x client could not be told that it was not."""
+        """Return topic configs that take every message that may be published.
+
+        A 3.x client has no packet that would refuse one.
+        """
         if self._topics.default_settings.message_bytes_max >= self._message_bytes:
             return {}
         return {"max.message.bytes": str(self._message_bytes)}

@@ -70,7 +70,7 @@ class SharedScans:
             self.remove(follower)
 
     def renumber(self, newest: int) -> None:
-        """All who ride came in anew, none with a later number than this."""
+        """Set the revision of all followers: their filters were added again, up to this one."""
         for scan in set(self._by_follower.values()):
             scan.newest = newest
 
@@ -108,7 +108,7 @@ class SharedScans:
             self._merge(one, scan)
 
     def settle(self, scan: SharedScan) -> None:
-        """Tell all who ride where they have come to."""
+        """Set the offset of each follower of a scan to the scan's."""
         for follower in scan.followers:
             self._settle_one(follower, scan.offset)
 

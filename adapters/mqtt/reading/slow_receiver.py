@@ -90,25 +90,25 @@ class SlowReceiver:
     # --- how it comes and goes
 
     def begin(self, early_from: int) -> None:
-        """It is known where it is."""
+        """Begin to read the log at an offset that is known by now."""
         self.early_from = early_from
         self.behind[self.lagging.feed.partition_id] = self.start
         self.session.context.catch_up(self)
 
     def go_on(self) -> None:
-        """There may be room again."""
+        """Go on with what waits: there may be room again."""
         if self.lagging.is_beyond(self.offset):
             self.skip()
         else:
             self.session.context.catch_up(self)
 
     def skip(self) -> None:
-        """It is too far back: what it has not had is dropped, and it gets what is new."""
+        """Drop what it has not been sent, being too far back, and go on with what is new."""
         self.session.context.counters.dropped += self.outstanding
         self.leave()
 
     def leave(self) -> None:
-        """It is behind no more, or its client has gone."""
+        """End: the receiver has caught up, or its client has gone."""
         session, partition_id = self.session, self.lagging.feed.partition_id
         session.slow_receivers.pop(partition_id, None)
         if not session.slow_receivers:

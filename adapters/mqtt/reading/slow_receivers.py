@@ -43,7 +43,10 @@ class _Mark(NamedTuple):
 
 
 class SlowReceivers:
-    """Those of one feed. ``members``: who is behind; nobody else costs anything here."""
+    """Slow receivers of one feed; ``members`` are those that are behind.
+
+    A receiver that is not behind costs nothing here.
+    """
 
     def __init__(self, feed: "FeedPort", clock: Clock, bounds: LagBounds) -> None:
         self.feed = feed
@@ -96,7 +99,7 @@ class SlowReceivers:
         return slow_receiver
 
     def remove(self, slow_receiver: SlowReceiver) -> None:
-        """It is behind no more."""
+        """Remove a receiver that is behind no more."""
         self.members.pop(slow_receiver.session, None)
         if slow_receiver in self._waiting:
             self._waiting.remove(slow_receiver)
@@ -105,7 +108,10 @@ class SlowReceivers:
             self._marks.clear()
 
     def join(self, slow_receiver: SlowReceiver) -> None:
-        """It has read all that the log has: give it what is on its way there, then what is new."""
+        """Let a receiver that has read the whole log go on live.
+
+        It gets the messages on their way to the log first, then what is new.
+        """
         session, pending = slow_receiver.session, tuple(self._pending)
         slow_receiver.leave()
         for early in pending:

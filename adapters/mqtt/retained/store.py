@@ -241,7 +241,7 @@ class RetainedStore:
             raise Overloaded(f"retained_bytes_max: more than {self._bytes_max} bytes")
 
     def _follow(self, items: Sequence[Item]) -> None:
-        """Have the index name what the stream holds."""
+        """Bring the index of topics up to what the stream holds."""
         if len(items) == 1:
             # Both held the same names before, so that their numbers tell what has become of it.
             more = len(self._values) - len(self._topics)

@@ -311,7 +311,7 @@ class ClientSession:
             self.go_on()
 
     def go_on(self) -> None:
-        """There may be room again: go on with what waits."""
+        """Go on with what waits: there may be room again."""
         if self.on_progress is not None:
             self.on_progress()
         if self.retained_scans:

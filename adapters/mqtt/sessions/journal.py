@@ -54,7 +54,7 @@ class JournalServices(ContextPort, Protocol):
     """Services that a journal uses."""
 
     def journal_soon(self, journal: "SessionJournal") -> None:
-        """Have a session's journal written at the end of this turn of the loop."""
+        """Write a session's journal at the end of this turn of the loop."""
 
 
 class JournaledSession(SessionPort, Protocol):
@@ -95,7 +95,7 @@ class SessionJournal:
         return self._waiting > 0 or bool(self._new and self._new[0].qos == _EXACTLY_ONCE)
 
     def add(self, run: Inflight, data: Buffer) -> None:
-        """Have a run written down, and its packets sent, at the end of this turn."""
+        """Queue a run to be recorded, and its packets to be sent, at the end of this turn."""
         if self.is_over:
             return
         context = self.session.context

@@ -60,12 +60,12 @@ class JournalWriter:
         self._is_scheduled = False  # they are written at the end of this turn
 
     def add(self, journal: SessionJournal) -> None:
-        """Have a session's journal written at the end of this turn of the loop."""
+        """Write a session's journal at the end of this turn of the loop."""
         self.write_soon()
         self._journals.append(journal)
 
     def write_soon(self) -> None:
-        """Have what was added written down at the end of this turn of the loop."""
+        """Write the added records at the end of this turn of the loop."""
         if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._write_scheduled)

@@ -33,7 +33,7 @@ class AccessServices(ContextPort, Protocol):
         ...
 
     def catch_up_anew(self, session: SessionPort) -> None:
-        """Have what was found for a session that is behind looked up again."""
+        """Look up again what was found for a session that is behind."""
         ...
 
 

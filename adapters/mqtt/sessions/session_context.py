@@ -80,12 +80,12 @@ class SessionContext:
             task.cancel()
 
     def journal_soon(self, journal: SessionJournal) -> None:
-        """Have a session's journal written at the end of this turn of the loop."""
+        """Write a session's journal at the end of this turn of the loop."""
         self._writer.add(journal)
         self.dirty.add(journal.session)
 
     def write_soon(self) -> None:
-        """Have what was added written down at the end of this turn of the loop."""
+        """Write the added records at the end of this turn of the loop."""
         self._writer.write_soon()
 
     def write_journals(self) -> None:
@@ -168,7 +168,7 @@ class SessionContext:
     def add_subscription(
         self, session: SessionPort, name: str, subscription: Subscription
     ) -> None:
-        """Have a subscription of a session count from now on, in place of one of that name."""
+        """Add a subscription of a session, in place of one of that name."""
         if name not in session.subscriptions:
             self.subscription_count += 1
             session.filter_bytes += filter_bytes(name)
@@ -191,7 +191,7 @@ class SessionContext:
             self.store.put_group(group, self.positions_of_group(group))
 
     def drop_subscription(self, session: SessionPort, name: str) -> None:
-        """Have one count no more."""
+        """Remove a subscription of a session."""
         subscription = session.subscriptions.pop(name)
         self.subscription_count -= 1
         session.filter_bytes -= filter_bytes(name)
@@ -308,7 +308,7 @@ class SessionContext:
                 catch_up.add(follower)
 
     def catch_up_anew(self, session: SessionPort) -> None:
-        """Have what was found for a session that is behind, and not sent yet, looked up again."""
+        """Look up again what was found for a session that is behind, and not sent yet."""
         followers: list[Follower] = [session, *session.slow_receivers.values()]
         for follower in followers:
             self._leave_catch_ups(follower, follower.behind)

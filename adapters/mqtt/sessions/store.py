@@ -290,13 +290,13 @@ class _EndedChanges:
         items += [(ended_key(client_id, number), None) for number in self._gone]
 
     def written(self) -> None:
-        """They are on their way."""
+        """Note that the records are being written."""
         if self._ended is not None:
             self._ended.kept.update(self._new)
             self._ended.kept.difference_update(self._gone)
 
     def done(self, error: StorageUnavailable | None) -> None:
-        """They are kept, or the next record of the session is to say it again."""
+        """Note the outcome; after an error the next record of the session repeats the changes."""
         if error is not None and self._ended is not None:
             self._ended.kept.difference_update(self._new)
             self._ended.kept.update(self._gone)

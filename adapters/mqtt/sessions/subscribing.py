@@ -33,11 +33,11 @@ class SubscribingServices(ContextPort, Protocol):
     def add_subscription(
         self, session: SessionPort, name: str, subscription: Subscription
     ) -> None:
-        """Have a subscription count from now on."""
+        """Add a subscription of a session."""
         ...
 
     def drop_subscription(self, session: SessionPort, name: str) -> None:
-        """Have a subscription count no more."""
+        """Remove a subscription of a session."""
         ...
 
     def forget_replaced(self, session: SessionPort, name: str) -> None:

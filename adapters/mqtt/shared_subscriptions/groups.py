@@ -29,7 +29,7 @@ class LaneOpener(Protocol):
     """The lanes of all groups; see ``lanes.ShareLanes``."""
 
     def keep(self, group: LaneGroup) -> None:
-        """Have what members of a group hold written down."""
+        """Record what members of a group hold from now on."""
         ...
 
     def forget(self, group: LaneGroup) -> None:

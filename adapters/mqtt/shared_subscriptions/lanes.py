@@ -220,7 +220,7 @@ class ShareLanes:
     # --- writing
 
     def note(self, lane: ShareLane, effects: Effects) -> None:
-        """Have a change written down this turn, unless the group ends with the node."""
+        """Record a change in this turn, unless the group ends with the node."""
         if effects.journal is None:
             return
         group = lane.group

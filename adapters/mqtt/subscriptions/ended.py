@@ -49,7 +49,10 @@ class EndedSubscription(Generic[S]):
 
 
 class EndedSubscriptions(Generic[S]):
-    """Those of one session, oldest first. ``kept``: the numbers that the session store has."""
+    """Ended subscriptions of one session, oldest first.
+
+    ``kept``: the numbers that the session store has.
+    """
 
     __slots__ = ("by_number", "end_count", "filter_bytes", "kept", "next_number")
 

@@ -1,4 +1,4 @@
-"""What a config of the MQTT endpoint may say, and what ``check-config`` warns of."""
+"""Values that a config of the MQTT endpoint may have, and warnings of ``check-config``."""
 
 from pathlib import Path
 

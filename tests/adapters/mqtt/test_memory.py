@@ -1,4 +1,4 @@
-"""What a client that has left leaves behind: nothing, without the garbage collector's help."""
+"""A client that has left leaves no objects behind, without the garbage collector's help."""
 
 import asyncio
 import gc

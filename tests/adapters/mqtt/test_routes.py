@@ -1,4 +1,4 @@
-"""Which topic of the log, and which key."""
+"""Topic of the log and key that a route gives to an MQTT topic."""
 
 from typing import cast
 

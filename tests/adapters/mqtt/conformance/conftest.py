@@ -73,7 +73,7 @@ class Rig:
 
 @pytest.fixture(scope="session")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """Where the clients connect to."""
+    """Address that the clients connect to."""
     with running_target(tmp_path_factory.mktemp("mqtt")) as running:
         yield running
 

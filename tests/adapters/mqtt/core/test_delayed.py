@@ -87,7 +87,7 @@ async def test_a_retained_message_is_retained_when_it_is_due(tmp_path: Path) -> 
 async def test_it_comes_and_is_retained_also_when_its_feed_has_to_read_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, qos: int
 ) -> None:
-    """It has not left early, as what came at QoS 0 and did not wait."""
+    """A delayed message is not delivered before the log has it, unlike QoS 0 without a delay."""
     async with rig(tmp_path) as one:
         reader = await one.client("reader")
         await reader.subscribe(("a", 1))

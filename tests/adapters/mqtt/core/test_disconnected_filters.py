@@ -30,7 +30,7 @@ async def subscribed(live: Live, client_id: str = "many") -> Client:
 
 
 def shorten_slices(live: Live) -> None:
-    """Have one step in each turn."""
+    """Bound each turn to one step."""
     pace: Pace = live.adapter.node.context.pace
     pace._slice_s = 0.0
 

@@ -1,4 +1,4 @@
-"""What a subscription matched before it ended still comes, once, and nothing else of it."""
+"""Messages that a subscription matched before it ended are still delivered, once."""
 
 from pathlib import Path
 from types import SimpleNamespace

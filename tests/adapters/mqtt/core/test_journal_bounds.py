@@ -82,7 +82,7 @@ def put_sizes(one: Rig, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def too_large_for(
     one: Rig, monkeypatch: pytest.MonkeyPatch, is_refused: Callable[[bytes], bool]
 ) -> None:
-    """Have puts with some keys raise that they are too large."""
+    """Make puts with some keys raise ``MessageTooLarge``."""
     put = stream(one).put
 
     def picky(items: Sequence[Item], on_done: OnDone, *, beside: Sequence[Part] = ()) -> None:

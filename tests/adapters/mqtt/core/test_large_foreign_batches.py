@@ -19,7 +19,7 @@ LARGE = 200  # records; a batch of so many is large in these tests
 
 @pytest.fixture
 def on_loop(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many records each batch had that was decoded in the loop's thread."""
+    """Record counts of the batches that were decoded in the loop's thread."""
     found: list[int] = []
     loop_thread = threading.current_thread()
 

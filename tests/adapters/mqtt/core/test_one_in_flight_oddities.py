@@ -165,7 +165,7 @@ async def test_nothing_goes_alone_before_its_predecessor_is_acknowledged(
 
 
 async def test_nothing_goes_alone_with_qos_2_on_its_way(tmp_path: Path) -> None:
-    """It would not count for the Receive Maximum with what has no PUBREL yet."""
+    """QoS 2 messages without PUBREL count for the Receive Maximum, messages of this path do not."""
     async with rig(tmp_path) as one:
         client = await one.client("p")
         client.send(wire.publish("t", b"exactly once", qos=2, packet_id=900))

@@ -40,7 +40,7 @@ async def test_a_clients_own_message_comes_by_the_subscription_that_has_no_such_
 
 @pytest.mark.parametrize("alternates", [False, True])
 async def test_it_comes_later_to_who_is_slow(tmp_path: Path, *, alternates: bool) -> None:
-    """It is of QoS 0 for him, and waits in the log as such."""
+    """The message is of QoS 0 for this receiver, and waits for it in the log."""
     topics = ["t/0", "t/1" if alternates else "t/0"] * 10
     async with rig(tmp_path, mqtt=LIMITS) as one:
         client = await one.client("s")

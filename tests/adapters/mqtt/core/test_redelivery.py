@@ -1,4 +1,4 @@
-"""What a client acknowledges while redelivery waits for it does not come again."""
+"""Messages acknowledged while redelivery waits for room are not sent again."""
 
 from pathlib import Path
 from typing import Any

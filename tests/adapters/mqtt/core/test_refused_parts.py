@@ -1,4 +1,4 @@
-"""Of messages that come together some are refused: the others fare as if they had come alone."""
+"""Some messages of a read are refused: the others are served as if they had come alone."""
 
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,7 @@ async def test_what_is_delayed_stays_delayed(tmp_path: Path) -> None:
 async def test_a_3_x_client_hears_what_was_taken_before_its_connection_is_closed(
     tmp_path: Path,
 ) -> None:
-    """It would send all of it again, time and again."""
+    """Without the answers it would send all messages again after each reconnection."""
     async with rig(tmp_path) as one:
         publisher, subscriber = await scene(one, version=V3_1_1)
         run = {20: b"1", 21: b"2", 22: LARGE}

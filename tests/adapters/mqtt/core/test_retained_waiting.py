@@ -29,7 +29,7 @@ async def answers(client: Client, *kinds: Kind) -> list[Received]:
 
 
 async def ends(client: Client, came: list[Received]) -> None:
-    """What has come is all; nothing comes when it is acknowledged."""
+    """Check that nothing more is sent when all that was sent is acknowledged."""
     for found in came:
         await client.acknowledge(found)
     await client.silent()

@@ -63,7 +63,7 @@ async def test_a_group_does_not_deal_again_what_a_record_says_in_part(tmp_path: 
 
 
 async def refused(one: Rig, qos: int) -> tuple[Client, list[Received]]:
-    """Have the record of a second message refused; return who was cut off, and what it got."""
+    """Refuse the record of a second message; return the closed client and what it was sent."""
     subscriber = await one.client("s", kept=True, found=ONE)
     await subscriber.subscribe(("t", 2))
     publisher = await one.client("p")
@@ -167,7 +167,7 @@ async def test_a_checkpoint_of_many_sessions_takes_several_turns(
 async def test_a_full_disk_does_not_keep_a_checkpoint_going(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is refused is for the next checkpoint: until then there may be no room."""
+    """Records that are refused wait for the next checkpoint: until then the disk may be full."""
     monkeypatch.setattr(sessions_module, "CHECKPOINTS_PER_TURN_MAX", 2)
     async with rig(tmp_path, mqtt=RARELY) as one:
         context, sessions = one.adapter.node.context, one.adapter.node.sessions

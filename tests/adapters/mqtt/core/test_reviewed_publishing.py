@@ -13,7 +13,7 @@ ALIASES = ((Prop.TOPIC_ALIAS_MAXIMUM, 5),)
 
 
 async def test_a_rewrite_does_not_bring_a_released_identifier_back(tmp_path: Path) -> None:
-    """What the pass has put into the open round lies before the removal, not behind it."""
+    """Records that the rewrite put into the open round come before the removal, not after."""
     async with rig(tmp_path, mqtt=RARELY) as one:
         publisher = await one.client("p", kept=True)
         publisher.send(wire.publish("t", b"1", qos=2, packet_id=9))

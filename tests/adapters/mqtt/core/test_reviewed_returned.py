@@ -1,4 +1,4 @@
-"""What a member gave back waits for whoever may have it, and costs nothing meanwhile."""
+"""Messages that a member returned wait for a member that may have them, at no cost."""
 
 from pathlib import Path
 from zlib import crc32

@@ -20,7 +20,7 @@ def connections(one: Rig, client_id: str) -> list[MqttConnection]:
 
 
 async def taken_over(one: Rig, *farewell: bytes) -> Client:
-    """Have a client come before the node hears that its old connection is lost."""
+    """Connect a client again before the node notices that its old connection is lost."""
     await one.client("s", kept=True, will=WILL)
     [old] = connections(one, "s")
     new = Client(await one.live.client(V5), "s")

@@ -256,7 +256,7 @@ async def test_who_was_away_when_rules_changed_gets_no_retained_message_that_wai
 async def test_who_is_being_served_of_the_log_gets_nothing_after_rules_have_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topics: int
 ) -> None:
-    """Who wants a run was asked before the rules changed; then others were served."""
+    """The receivers of a run were found before the rules changed; then others were served."""
     names = [f"r{number}" for number in range(6)]
     async with rig(tmp_path) as one:
         publisher = await one.client("p")

@@ -1,4 +1,4 @@
-"""What is written of a session is read again; what cannot be read is said to be so."""
+"""Records of a session are read as they were written; unreadable ones are reported."""
 
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""What a shared subscription remembers of its messages, through restarts and full disks."""
+"""Delivery state of shared subscriptions, through restarts and full disks."""
 
 from pathlib import Path
 from zlib import crc32

@@ -135,7 +135,7 @@ async def test_no_local_and_sizes_hold_in_the_log_too(tmp_path: Path) -> None:
 
 
 async def test_a_full_disk_keeps_nobody_behind(tmp_path: Path) -> None:
-    """What the log refuses has left for others, and is no reason to wait."""
+    """A message that the log refuses was sent to others already: receivers do not wait for it."""
     async with rig(tmp_path, mqtt=LIMITS) as one:
         client, session = await slow(one)
         publisher = await one.client("p")
@@ -189,7 +189,7 @@ async def test_a_subscription_of_qos_0_may_be_replaced_while_behind(tmp_path: Pa
 async def test_topics_that_take_turns_leave_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of mixed topics no message is sent by itself."""
+    """Messages of mixed topics are sent together, not each by itself."""
     async with rig(tmp_path, mqtt=LIMITS) as one:
         client, session = await slow(one)
         await client.subscribe(("a/+", 0), found=[(Prop.SUBSCRIPTION_ID, 5)])

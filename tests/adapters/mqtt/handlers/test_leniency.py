@@ -1,4 +1,4 @@
-"""What other servers let pass: small clients, unused bits of 3.1, an answer to nothing.
+"""Leniency of other servers: small clients, unused bits of 3.1, an answer to nothing.
 
 Over sockets. Each case is one that a client or suite made for another server relies on.
 """

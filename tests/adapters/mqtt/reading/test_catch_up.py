@@ -1,4 +1,4 @@
-"""Who is behind gets all that it wants, once and in order, whoever else is."""
+"""A follower that is behind gets all that it wants, once and in order, beside any others."""
 
 import asyncio
 from collections import Counter
@@ -158,7 +158,7 @@ class Follower:
         matches: Mapping[PublishRun, SubscriberMatch],
         feed: Feed,
     ) -> int | None:
-        """What is wanted, run by run, as a session does it in one go."""
+        """Take wanted messages run by run, as a session takes them together."""
         if not self.takes_mixed_topics:
             return None
         for run in mixed.runs(places):

@@ -1,4 +1,4 @@
-"""Who is behind where an index of keys says what need not be read."""
+"""Catching up where an index of keys names the batches that need not be read."""
 
 import pytest
 

@@ -19,7 +19,7 @@ from tests.adapters.mqtt.reading.test_catch_up import (
 
 
 class Passenger:
-    """What rides ask of a follower."""
+    """A follower, as shared scans see it."""
 
     def __init__(self, offset: int) -> None:
         self.behind = {PARTITION: offset}

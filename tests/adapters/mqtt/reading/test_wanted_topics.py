@@ -1,4 +1,4 @@
-"""What those who are behind may want."""
+"""Topics that the followers that are behind may want."""
 
 from typing import Any, cast
 

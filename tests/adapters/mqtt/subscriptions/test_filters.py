@@ -139,7 +139,7 @@ def test_a_shared_subscription_names_a_group_and_a_filter(text: str) -> None:
 
 
 def test_the_queues_group_has_no_second_name() -> None:
-    """Else two subscriptions of a client would be one membership."""
+    """With two names, two subscriptions of a client would be one membership."""
     with pytest.raises(MqttError):
         parse_subscription("$share/$queue/a", levels_max=LEVELS_MAX)
 
