@@ -20,10 +20,9 @@ from gateway.long_poll import Waiter
 from gateway.metrics import Metrics
 from gateway.model import Buffer
 from gateway.partition import Partition
-from gateway.placement import Placement
+from gateway.placement import Placement, shard_of
 from gateway.reader import MAX_INT64, Reader
 from gateway.retention_holds import Hold, HolderKind, RetentionHolds
-from gateway.slots import slot_of_partition
 from gateway.storage import KeySpans, OnDone, StorageAdapter, WantedKeys
 from gateway.tail import Receiver, Tail
 from gateway.topics.manager import Topic
@@ -51,7 +50,7 @@ class Broker:
         self.stored = self.reader.stored
         self.before_delete: list[Callable[[Topic], None]] = []
         """Called with a topic that is about to be deleted, while it can still be written."""
-        self._placement = placement
+        self.placement = placement
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -88,7 +87,7 @@ class Broker:
             topic,
             number,
             self.storage.bounds(topic.partition_ids[number]),
-            leader_epoch=self._placement.leader_epoch(slot_of_partition(topic.uuid, number)),
+            leader_epoch=self.placement.epoch(shard_of(topic, number, self.placement)),
         )
         topic.partitions[number] = partition
         return partition

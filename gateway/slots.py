@@ -1,4 +1,8 @@
-"""Hash slots: 1,024 shares of all partitions, each owned by one node; Kafka's murmur2 hash."""
+"""Hash slots: 1,024 shares of all partitions, grouped into shards; Kafka's murmur2 hash.
+
+A shard is a run of consecutive slots. The number of shards is fixed for a data directory or a
+cluster; a shard has one owner.
+"""
 
 from struct import unpack_from
 from typing import Final
@@ -39,3 +43,39 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
 def slot_of_partition(topic_uuid: UUID, number: int) -> int:
     """Return the slot that owns a partition; fixed for the partition's life."""
     return murmur2(topic_uuid.bytes + number.to_bytes(4, "big")) % SLOT_COUNT
+
+
+def shard_of_slot(slot: int, shard_count: int) -> int:
+    """Return the shard that holds a slot: shards are runs of consecutive slots.
+
+    >>> shard_of_slot(1023, 64), shard_of_slot(1023, 1)
+    (63, 0)
+    """
+    return slot * shard_count // SLOT_COUNT
+
+
+def shard_of_partition(topic_uuid: UUID, number: int, shard_count: int) -> int:
+    """Return the shard that holds a partition of an ordinary topic, for the partition's life.
+
+    A partition of an internal stream lies in the shard of its own number, without a hash.
+    """
+    if shard_count == 1:
+        return 0
+    return shard_of_slot(slot_of_partition(topic_uuid, number), shard_count)
+
+
+def shard_of_group(namespace: str, group: str, shard_count: int) -> int:
+    """Return the shard that holds a consumer group: its members and its positions."""
+    return _shard_of_name(namespace, group, shard_count)
+
+
+def shard_of_client(namespace: str, client_id: str, shard_count: int) -> int:
+    """Return the shard that holds a client's session."""
+    return _shard_of_name(namespace, client_id, shard_count)
+
+
+def _shard_of_name(namespace: str, name: str, shard_count: int) -> int:
+    if shard_count == 1:
+        return 0
+    hashed = murmur2(f"{namespace}\0{name}".encode("utf-8", "surrogatepass"))
+    return shard_of_slot(hashed % SLOT_COUNT, shard_count)
