@@ -5,17 +5,21 @@ Prints tables and keeps them as JSON. ``--gib`` and ``--minutes`` are the sizes 
 ``mqtt``, ``sqs``, ``storage`` (in S3) and ``pipeline`` (on Spark) stand for the figures of one
 part; without a name everything but the soak is measured.
 
+``python -m benchmarks compare --before CHECKOUT`` measures two builds of Headgate in turn.
+
 ``python -m benchmarks render`` makes docs/benchmarks.md from what is kept.
 """
 
 import argparse
 from importlib import import_module
+from pathlib import Path
 from typing import Final
 
 from benchmarks.render import render
 from benchmarks.sides import Options
 
 SCRIPTS: Final = {
+    "compare": "compare_builds",
     "k1": "k1_produce",
     "k2": "k2_produce_synced",
     "k3": "k3_consume",
@@ -53,7 +57,7 @@ SCRIPTS: Final = {
     "s5": "s5_polls",
     "profile": "profile_produce",
 }
-SOAK: Final = {"r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"}
+SOAK: Final = {"compare", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"}
 GROUPS: Final = {
     "kafka": [*(name for name in SCRIPTS if name.startswith("k")), "profile"],
     "mqtt": [name for name in SCRIPTS if name.startswith("m")],
@@ -78,6 +82,7 @@ def main() -> None:
     parser.add_argument(
         "--scale", type=float, default=1.0, help="part of the sizes of l2, m5.., p1.. and s3.."
     )
+    parser.add_argument("--before", type=Path, help="the other checkout, for compare")
     chosen = parser.parse_args()
     wanted = chosen.names or [name for name in SCRIPTS if name not in SOAK]
     names = [one for name in wanted for one in GROUPS.get(name, [name])]
@@ -90,6 +95,7 @@ def main() -> None:
         gib=chosen.gib,
         minutes=chosen.minutes,
         scale=chosen.scale,
+        before=chosen.before,
     )
     for name in names:
         if name != "render":

@@ -37,6 +37,7 @@ class Options:
     gib: float | None = None
     minutes: float | None = None
     scale: float = 1.0
+    before: Path | None = None
 
     def scaled(self, count: int) -> int:
         """Return an amount of work; half of it when a quick look is enough."""

@@ -13,7 +13,7 @@ from benchmarks.report import Sample
 from benchmarks.sides import OURS, client, temporary_folder
 from tests.support.sqs_gateway import SqsGateway
 from tests.support.sqs_peers import elasticmq, moto
-from tests.support.toolchain import ToolMissing, need
+from tests.support.toolchain import ROOT, ToolMissing, need
 
 ELASTICMQ: Final = "elasticmq"
 MOTO: Final = "moto"
@@ -57,10 +57,15 @@ class SqsSide:
 
 @contextmanager
 def gateway(
-    folder: Path, flush: str, settings: Mapping[str, object] | None = None
+    folder: Path,
+    flush: str,
+    settings: Mapping[str, object] | None = None,
+    *,
+    name: str = OURS,
+    checkout: Path = ROOT,
 ) -> Iterator[SqsSide]:
-    """Start ours, with one access key."""
-    with SqsGateway(
+    """Start ours, or the build of another checkout, with one access key."""
+    new = SqsGateway(
         folder,
         {
             "log.level": "warning",
@@ -70,10 +75,12 @@ def gateway(
             "adapters.sqs.connections_per_ip_max": 20_000,
             **(settings or {}),
         },
-    ) as server:
+    )
+    new.checkout = checkout
+    with new as server:
         made = server.with_key("bench")
         key = f"{made.key_id}:{made.secret}"
-        yield SqsSide(OURS, f"flush={flush}", server, server.sqs_port, key)
+        yield SqsSide(name, f"flush={flush}", server, server.sqs_port, key)
 
 
 @contextmanager

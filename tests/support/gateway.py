@@ -29,6 +29,9 @@ class Gateway(GatewayProcess):
     which it is started. ``HEADGATE_TEST_STORAGE=s3`` puts its data into a bucket.
     """
 
+    checkout: Path = ROOT
+    """The tree whose code is served; another one needs an environment in its ``.venv``."""
+
     def __init__(
         self,
         data_dir: Path,
@@ -40,7 +43,7 @@ class Gateway(GatewayProcess):
         super().__init__(
             data_dir.parent,
             (),
-            env={"PYTHONPATH": str(ROOT), **(env or {})},
+            env={"PYTHONPATH": str(self.checkout), **(env or {})},
         )
         self.descriptors_max = descriptors_max
         self.data_dir = data_dir
@@ -88,6 +91,8 @@ class Gateway(GatewayProcess):
     def _serve_command(self) -> Sequence[str]:
         assignments = [f"--set={key}={value}" for key, value in self.settings.items()]
         command = [*super()._serve_command(), *assignments]
+        if self.checkout != ROOT:
+            command[0] = str(self.checkout / ".venv/bin/python")
         if not self.descriptors_max:
             return command
         limited = f'ulimit {self.descriptors_max}; exec "$@"'
@@ -101,7 +106,7 @@ class Gateway(GatewayProcess):
         return self.config_file
 
     def _folder(self) -> Path:
-        return ROOT
+        return self.checkout
 
     def _command(self, *arguments: str) -> Sequence[str]:
         return [sys.executable, "-m", "gateway", *arguments]
