@@ -50,14 +50,14 @@ from gateway.metrics import Metrics
 from gateway.model import PartitionIdentity
 from gateway.placement import SingleNode
 from gateway.private_files import make_data_dir
-from gateway.producers import PRODUCERS_TOPIC, ProducerStates
+from gateway.producers import ProducerStates, open_producers
 from gateway.queues.declared import make_queues
 from gateway.queues.manager import QueueManager
 from gateway.registry import adapter_class, storage_class
 from gateway.reloading import Access, Reloading
+from gateway.shard_count import shard_count_of
 from gateway.sql.engines import engine_url
 from gateway.startup_log import startup_fields
-from gateway.streams import InternalStream
 from gateway.topics.declared import (
     delete_leftovers,
     delete_partitions,
@@ -66,7 +66,7 @@ from gateway.topics.declared import (
 )
 from gateway.topics.manager import TopicManager
 from gateway.upkeep.archive_holds import ArchiveHolds
-from gateway.upkeep.compaction import COMPACTION_TOPIC, Compaction, can_compact
+from gateway.upkeep.compaction import Compaction, can_compact, open_clean_offsets
 from gateway.upkeep.idle_collection import IdleCollection
 from gateway.upkeep.key_indexer import KeyIndexer
 from gateway.upkeep.malloc_trim import MallocTrim
@@ -225,6 +225,7 @@ class _Node:
             storage.incarnation,
             node_id=settings.node.node_id,
             cluster_id=await metadata.cluster_id(),
+            shard_count=await shard_count_of(metadata, topics, settings.node.shards),
         )
         broker = Broker(storage, placement, clock, settings.broker)
         delete_leftovers(topics, broker)
@@ -232,7 +233,7 @@ class _Node:
         await make_topics(topics, settings.topics)
 
         producers = ProducerStates(
-            await InternalStream.open(PRODUCERS_TOPIC, broker, topics, clock),
+            await open_producers(broker, topics, clock),
             broker,
             topics,
             clock,
@@ -316,7 +317,7 @@ class _Node:
         retention = Retention(topics, broker, clock, self._settings.retention)
         forgetters = [broker.holders.forget, retention.forget]
         if can_compact(broker.storage):
-            stream = await InternalStream.open(COMPACTION_TOPIC, broker, topics, clock)
+            stream = await open_clean_offsets(broker, topics, clock)
             compaction = Compaction(broker, topics, clock, self._settings.compaction, stream)
             await compaction.load()
             compaction.register_metrics(self._metrics)

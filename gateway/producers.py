@@ -21,8 +21,9 @@ from gateway.config.settings import BrokerConfig
 from gateway.errors import GatewayError, MessageTooLarge, TopicNotFound, as_value
 from gateway.model import unpack_batch_header
 from gateway.partition import Partition
+from gateway.sharded_stream import ShardedStream, rule_of_partition_ids
 from gateway.storage import StoredHeader
-from gateway.streams import InternalStream, Item
+from gateway.streams import Item
 from gateway.topics.manager import TopicManager
 
 PRODUCERS_TOPIC: Final = "__producers"
@@ -37,12 +38,21 @@ _SEQUENCE_BYTES: Final = 8
 log = structlog.get_logger()
 
 
+async def open_producers(broker: Broker, topics: TopicManager, clock: Clock) -> ShardedStream:
+    """Return the stream of the snapshots, not loaded.
+
+    A partition's snapshot is in its shard. The sequence is the log's, and lies in shard 0.
+    """
+    rule = rule_of_partition_ids(topics, broker.placement)
+    return await ShardedStream.open(PRODUCERS_TOPIC, broker, topics, clock, rule=rule)
+
+
 class ProducerStates:
     """Loads, snapshots and expires the ``features.dedup`` state of each partition."""
 
     def __init__(
         self,
-        stream: InternalStream,
+        stream: ShardedStream,
         broker: Broker,
         topics: TopicManager,
         clock: Clock,
@@ -181,7 +191,7 @@ class _Parts:
     """Snapshot in several appends; its sequence is written after all others are durable."""
 
     def __init__(
-        self, stream: InternalStream, last: Item, on_done: Callable[[GatewayError | None], None]
+        self, stream: ShardedStream, last: Item, on_done: Callable[[GatewayError | None], None]
     ) -> None:
         self._stream = stream
         self._last = last

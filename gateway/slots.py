@@ -4,11 +4,13 @@ A shard is a run of consecutive slots. The number of shards is fixed for a data 
 cluster; a shard has one owner.
 """
 
+from functools import lru_cache
 from struct import unpack_from
 from typing import Final
 from uuid import UUID
 
 SLOT_COUNT: Final = 1024
+KEYS_CACHED_MAX: Final = 16_384
 
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
@@ -61,7 +63,7 @@ def shard_of_partition(topic_uuid: UUID, number: int, shard_count: int) -> int:
     """
     if shard_count == 1:
         return 0
-    return shard_of_slot(slot_of_partition(topic_uuid, number), shard_count)
+    return shard_of_key(topic_uuid.bytes + number.to_bytes(4, "big"), shard_count)
 
 
 def shard_of_group(namespace: str, group: str, shard_count: int) -> int:
@@ -74,8 +76,33 @@ def shard_of_client(namespace: str, client_id: str, shard_count: int) -> int:
     return _shard_of_name(namespace, client_id, shard_count)
 
 
+def shard_of_share(name: str, topic_filter: str, shard_count: int) -> int:
+    """Return the shard that holds a shared subscription, ``$share/<name>/<filter>``."""
+    return _shard_of_name(name, topic_filter, shard_count)
+
+
+def shard_of_transactional_id(transactional_id: str, shard_count: int) -> int:
+    """Return the shard that holds a producer's transactions.
+
+    >>> shard_of_transactional_id("payments-1", 64)
+    50
+    """
+    return shard_of_key(transactional_id.encode("utf-8", "surrogatepass"), shard_count)
+
+
+@lru_cache(KEYS_CACHED_MAX)
+def shard_of_key(key: bytes, shard_count: int) -> int:
+    """Return the shard of a key by its hash.
+
+    >>> murmur2(b"21") % SLOT_COUNT, shard_of_key(b"21", 64)
+    (236, 14)
+    """
+    if shard_count == 1:
+        return 0
+    return shard_of_slot(murmur2(key) % SLOT_COUNT, shard_count)
+
+
 def _shard_of_name(namespace: str, name: str, shard_count: int) -> int:
     if shard_count == 1:
         return 0
-    hashed = murmur2(f"{namespace}\0{name}".encode("utf-8", "surrogatepass"))
-    return shard_of_slot(hashed % SLOT_COUNT, shard_count)
+    return shard_of_key(f"{namespace}\0{name}".encode("utf-8", "surrogatepass"), shard_count)

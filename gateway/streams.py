@@ -1,9 +1,10 @@
-"""Keyed state in an internal topic: the last value of each key is current.
+"""Keyed state of one shard in an internal topic: the last value of each key is current.
 
 Reads come from memory. Writes show there at once and are durable when ``on_done`` runs, in
 order; many of them share one append. The stream keeps itself small without compaction: when its
 bytes exceed twice the live ones and some room, every live value is appended again, a bounded
-number at a time, and all that came before is cut off.
+number at a time, and all that came before is cut off. ``gateway.sharded_stream`` opens the streams
+of all shards.
 """
 
 import asyncio
@@ -16,26 +17,24 @@ from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, Coalescer, Part
 from gateway.errors import GatewayError, StorageUnavailable
-from gateway.model import DEFAULT_NAMESPACE, TopicName, parse_batch_header
+from gateway.model import parse_batch_header
 from gateway.partition import Partition
 from gateway.records.codec import NO_HEADERS, iter_records
 from gateway.records.keyed import KeyedRecords
 from gateway.records.record_run import RecordRun
 from gateway.storage import OnDone
-from gateway.topics.manager import TopicManager
 
 REWRITE_ROOM_BYTES: Final = 64 * 1024 * 1024
 CHECKS_PER_ROOM: Final = 16  # looking at the size is not free
 VALUE_BYTES_MAX: Final = 32 * 1024 * 1024
 
 _LOAD_BYTES_MAX: Final = 1_048_576
-_CONFIGS: Final = {"cleanup.policy": "compact", "max.message.bytes": str(VALUE_BYTES_MAX)}
 
 Item = tuple[bytes, bytes | None]  # key, value; a value of None removes the key
 
 
 class InternalStream:
-    """State of an internal topic with one partition. Call ``load`` before ``put``.
+    """State in one partition of an internal topic. Call ``load`` before ``put``.
 
     Streams that share a ``coalescer`` keep their order among each other, and what is put into
     them in one tick is one append, with what else goes through it.
@@ -49,7 +48,9 @@ class InternalStream:
         *,
         coalescer: Coalescer | None = None,
         rewrite_room_bytes: int = REWRITE_ROOM_BYTES,
+        streams_by_key: "dict[bytes, InternalStream] | None" = None,
     ) -> None:
+        """``streams_by_key`` is shared by the shards of a topic: which of them has a key."""
         self._partition = partition
         self._broker = broker
         self._clock = clock
@@ -57,6 +58,7 @@ class InternalStream:
         self._coalescer = coalescer or Coalescer(broker, reserved=True)
         self._rewrite_room_bytes = rewrite_room_bytes
         self._values: dict[bytes, bytes] = {}
+        self._streams_by_key = streams_by_key
         self._rewrite: Iterator[bytes] | None = None
         self._unchecked_bytes = 0  # appended since the stream's size was looked at
         self.is_loaded = False
@@ -65,24 +67,10 @@ class InternalStream:
         self.live_bytes = 0
         self.rewrites = 0
 
-    @classmethod
-    async def open(
-        cls,
-        name: str,
-        broker: Broker,
-        topics: TopicManager,
-        clock: Clock,
-        *,
-        coalescer: Coalescer | None = None,
-    ) -> "InternalStream":
-        """Return the stream of that name, not loaded; its topic is made at the first start."""
-        topic_name = TopicName(DEFAULT_NAMESPACE, name)
-        topic = topics.find(topic_name)
-        if topic is None:
-            topic = await topics.create(
-                topic_name, partitions=1, configs=_CONFIGS, internal=True
-            )
-        return cls(broker.partition(topic, 0), broker, clock, coalescer=coalescer)
+    @property
+    def topic_name(self) -> str:
+        """Name of its topic."""
+        return self._partition.topic.name.name
 
     @property
     def values(self) -> Mapping[bytes, bytes]:
@@ -114,6 +102,9 @@ class InternalStream:
                 offset = parse_batch_header(batch).last_offset + 1
             await asyncio.sleep(0)  # The loop serves others while much is loaded.
         self.is_loaded = True
+        if self._streams_by_key is not None:
+            # Only now: a key that has gone to another shard was here for a while.
+            self._streams_by_key.update(dict.fromkeys(self._values, self))
         self._rewrite_when_due()
         return self.values
 
@@ -139,15 +130,31 @@ class InternalStream:
             self._loop.call_soon(on_done, None)
             return
         undo: list[Item] = []
-        parts = self._parts(items)
+        parts = self.parts(items)
         parts += beside
         (coalescer or self._coalescer).add_many(parts, partial(self._done, undo, on_done))
         # Only now: room for this run may have been made by refusing, and undoing, earlier ones.
+        undo += self.apply(items)
+
+    def apply(self, items: Sequence[Item]) -> list[Item]:
+        """Show items that are on their way; return what they replace, for ``undo``."""
         values = self._values
-        undo += [(key, values.get(key)) for key, _ in items]
+        replaced = [(key, values.get(key)) for key, _ in items]
         for key, value in items:
             self._apply(key, value)
             self._unchecked_bytes += len(key) + (len(value) if value else 0)
+        return replaced
+
+    def undo(self, replaced: Sequence[Item]) -> None:
+        """Restore what refused items had replaced."""
+        # The last refused put comes first, so the oldest values win (see Coalescer.add).
+        for key, value in replaced:
+            self._apply(key, value)
+
+    def check_size(self) -> None:
+        """Append the live values again when the stream has grown too large."""
+        if self._unchecked_bytes >= self._rewrite_room_bytes // CHECKS_PER_ROOM:
+            self._rewrite_when_due()
 
     @property
     def is_rewriting(self) -> bool:
@@ -158,7 +165,8 @@ class InternalStream:
         """Append pending values now instead of at the end of the tick; for a node that stops."""
         self._coalescer.seal()
 
-    def _parts(self, items: Sequence[Item]) -> list[Part]:
+    def parts(self, items: Sequence[Item]) -> list[Part]:
+        """Return items as parts of an append."""
         now_unix_ms = self._clock.unix_ms()
         partition = self._partition
         if len(items) > 1:
@@ -177,22 +185,23 @@ class InternalStream:
             # A key that is there stays the same object, which others may share.
             values[key] = value
             self.live_bytes += len(value) + (len(key) if old is None else -len(old))
+            if old is None and self._streams_by_key is not None and self.is_loaded:
+                self._streams_by_key[key] = self
         elif old is not None:
             del values[key]
             self.live_bytes -= len(key) + len(old)
+            if self._streams_by_key is not None and self._streams_by_key.get(key) is self:
+                del self._streams_by_key[key]
 
     def _done(
         self, undo: list[Item], on_done: OnDone, error: StorageUnavailable | None
     ) -> None:
         if error is not None:
-            # The last refused put comes first, so the oldest values win (see Coalescer.add).
-            for key, value in undo:
-                self._apply(key, value)
+            self.undo(undo)
             if self.on_undone is not None:
                 self.on_undone(undo)
         on_done(error)
-        if self._unchecked_bytes >= self._rewrite_room_bytes // CHECKS_PER_ROOM:
-            self._rewrite_when_due()
+        self.check_size()
 
     # --- keeping small
 
@@ -219,7 +228,7 @@ class InternalStream:
         if items:
             try:
                 self._coalescer.add_many(
-                    self._parts(items), partial(self._rewrite_some, start_offset)
+                    self.parts(items), partial(self._rewrite_some, start_offset)
                 )
             except GatewayError:
                 self._rewrite = None

@@ -22,6 +22,7 @@ from adapters.mqtt.sessions.read_access import ReadAccess
 from adapters.mqtt.sessions.registry import Sessions
 from adapters.mqtt.sessions.session_context import SessionContext
 from adapters.mqtt.sessions.store import SessionStore
+from adapters.mqtt.shards import no_rule, retained_rule, session_rule
 from adapters.mqtt.shared_subscriptions.lanes import ROOM_BYTES
 from adapters.mqtt.sys_topics.publisher import SysPublisher
 from adapters.mqtt.wire import Will
@@ -33,7 +34,7 @@ from gateway.config.settings import Settings
 from gateway.kernel import Kernel
 from gateway.placement import Placement
 from gateway.queues.journal import QueueJournal
-from gateway.streams import InternalStream
+from gateway.sharded_stream import ShardedStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,16 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
     )
     await feeds.start()
     coalescer = Coalescer(broker)
-    retained = await RetainedStore.open(broker, topics, clock, coalescer, config)
-    inbound = await InternalStream.open(
-        INBOUND_TOPIC, broker, topics, clock, coalescer=coalescer
+    retained = await RetainedStore.open(
+        broker,
+        topics,
+        clock,
+        coalescer,
+        config,
+        rule=retained_rule(routes, feeds, kernel.placement),
+    )
+    inbound = await ShardedStream.open(
+        INBOUND_TOPIC, broker, topics, clock, coalescer=coalescer, rule=no_rule
     )
     await inbound.load()
     publishing = Publishing(
@@ -110,7 +118,14 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
     feeds.on_new_foreign = publishing.retain_foreign
     together = Coalescer(broker, reserved=True)  # sessions, and what they share
     store = SessionStore(
-        await InternalStream.open(SESSIONS_TOPIC, broker, topics, clock, coalescer=together)
+        await ShardedStream.open(
+            SESSIONS_TOPIC,
+            broker,
+            topics,
+            clock,
+            coalescer=together,
+            rule=session_rule(kernel.placement),
+        )
     )
     shares = await QueueJournal.open(
         broker, topics, clock, room_bytes=ROOM_BYTES, name=SHARES_TOPIC, coalescer=together
@@ -179,7 +194,7 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
     )
 
 
-def _restore_inbound(sessions: Sessions, inbound: InternalStream) -> None:
+def _restore_inbound(sessions: Sessions, inbound: ShardedStream) -> None:
     """Give sessions back the QoS 2 identifiers whose messages the log has."""
     gone = []
     for key in inbound.values:

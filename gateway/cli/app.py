@@ -24,6 +24,7 @@ from gateway.cli.output import fail, say
 from gateway.cli.pipeline import pipeline_app
 from gateway.cli.queues import queues_app
 from gateway.cli.recover import recover_metadata
+from gateway.cli.reshard import reshard
 from gateway.cli.rules import rules_app
 from gateway.cli.topics import topics_app
 from gateway.cli.user_keys import keys_app
@@ -92,6 +93,7 @@ app.add_typer(pipeline_app, name="pipeline")
 app.command("backup")(backup)
 app.command("restore")(restore)
 app.command("recover-metadata")(recover_metadata)
+app.command("reshard")(reshard)
 app.command("bench")(bench)
 
 

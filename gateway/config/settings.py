@@ -11,7 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, InstanceOf, SerializeAsAny, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    InstanceOf,
+    SerializeAsAny,
+    field_validator,
+    model_validator,
+)
 
 from gateway.config.admission import ListenersConfig
 from gateway.config.auth import AuthConfig
@@ -26,6 +33,7 @@ from gateway.config.secrets import SECRET_URL
 from gateway.config.users import DeclaredUser
 
 _MIB = 1024 * 1024
+SHARDS_MAX = 1024  # one slot each, see gateway.slots
 _DAY_MS = 86_400_000
 
 
@@ -51,6 +59,13 @@ class NodeConfig(FrozenConfig):
     node_id: int = Field(
         default=1, ge=1, le=2**31 - 1, description="This node's number in its cluster."
     )
+    shards: int | None = Field(
+        default=None,
+        ge=1,
+        le=SHARDS_MAX,
+        description="Shards of a new data directory, a power of two; without it 1. A directory "
+        "keeps its number: `headgate reshard` converts it.",
+    )
     insecure: bool = Field(
         default=False,
         description="Allow listening beyond loopback without authentication.",
@@ -64,6 +79,14 @@ class NodeConfig(FrozenConfig):
     drain_s_max: int = Field(
         default=10, ge=0, le=3_600, description="Seconds after SIGTERM for requests in flight."
     )
+
+    @field_validator("shards")
+    @classmethod
+    def _check_shards(cls, shards: int | None) -> int | None:
+        if shards is not None and shards & (shards - 1):
+            msg = "must be a power of two"
+            raise ValueError(msg)
+        return shards
 
 
 class AdminConfig(FrozenConfig):

@@ -23,8 +23,9 @@ from gateway.clock import Clock
 from gateway.config.settings import GroupsConfig
 from gateway.errors import CoordinatorLoading, StorageUnavailable
 from gateway.groups.model import GroupName
+from gateway.sharded_stream import ShardedStream
+from gateway.slots import shard_of_group
 from gateway.storage import OnDone
-from gateway.streams import InternalStream
 from gateway.topics.manager import Topic, TopicManager
 
 CURSORS_TOPIC: Final = "__cursors"
@@ -95,7 +96,7 @@ def parse_group_key(key: bytes, start: int) -> tuple[GroupName, int]:
 class CursorManager:
     """Reads and writes positions; ``GroupManager`` checks whether a member may commit."""
 
-    def __init__(self, stream: InternalStream, clock: Clock, config: GroupsConfig) -> None:
+    def __init__(self, stream: ShardedStream, clock: Clock, config: GroupsConfig) -> None:
         self.stream = stream
         self.metadata_bytes_max = config.offset_metadata_bytes_max
         self._clock = clock
@@ -109,7 +110,14 @@ class CursorManager:
         cls, broker: Broker, topics: TopicManager, clock: Clock, config: GroupsConfig
     ) -> "CursorManager":
         """Return the node's cursors, loaded. Errors: as ``InternalStream.load``."""
-        stream = await InternalStream.open(CURSORS_TOPIC, broker, topics, clock)
+        shard_count = broker.placement.shard_count
+        stream = await ShardedStream.open(
+            CURSORS_TOPIC,
+            broker,
+            topics,
+            clock,
+            rule=lambda key, _: shard_of_group(*parse_group_key(key, 1)[0], shard_count),
+        )
         cursors = cls(stream, clock, config)
         await cursors.load(lambda uuid: topics.by_uuid(uuid) is not None)
         topics.on_deleted.append(cursors.on_topic_deleted)

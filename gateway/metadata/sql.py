@@ -115,6 +115,10 @@ class SqlMetadata:
         """See ``MetadataStore``."""
         return await self._run(user_rows.set_once, key, value)
 
+    async def set_value(self, key: str, value: str) -> None:
+        """See ``MetadataStore``."""
+        await self._run(user_rows.set_value, key, value)
+
     async def reserve_ids(self, counter: str, count: int) -> int:
         """See ``MetadataStore``."""
         return await self._run(topic_rows.reserve_ids, counter, count)

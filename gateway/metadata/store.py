@@ -112,6 +112,10 @@ class MetadataStore(Protocol):
         """Return the first value of ``key``; set it to ``value`` if it has none."""
         ...
 
+    async def set_value(self, key: str, value: str) -> None:
+        """Set ``key``, which may have had another value."""
+        ...
+
     async def reserve_ids(self, counter: str, count: int) -> int:
         """Reserve ``count`` ids of ``counter``, never given again; return the first."""
         ...

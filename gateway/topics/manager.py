@@ -203,14 +203,20 @@ class TopicManager:
         await self._changes.make(self._delete(name, internal))
 
     async def add_partitions(
-        self, name: TopicName, total_count: int, *, validate_only: bool = False
+        self,
+        name: TopicName,
+        total_count: int,
+        *,
+        validate_only: bool = False,
+        internal: bool = False,
     ) -> Topic:
         """Add partitions to a topic, up to ``total_count``.
 
         Errors: ``TopicNotFound``, ``InvalidPartitions`` (not more than before, or too many),
-        ``PolicyViolation`` for internal topics.
+        ``PolicyViolation`` for internal topics, unless ``internal``.
         """
-        return await self._changes.make(self._add_partitions(name, total_count, validate_only))
+        work = self._add_partitions(name, total_count, validate_only, internal)
+        return await self._changes.make(work)
 
     async def alter_configs(
         self,
@@ -276,14 +282,16 @@ class TopicManager:
         name: TopicName,
         total_count: int,
         validate_only: bool,  # noqa: FBT001
+        internal: bool,  # noqa: FBT001
     ) -> Topic:
         topic = self.get(name)
-        _check_not_internal(topic)
         present = len(topic.partition_ids)
+        if not internal:
+            _check_not_internal(topic)
+            self._check_room(total_count - present)
         if total_count <= present:
             msg = f"topic {name.name} has {present} partitions; {total_count} is not more"
             raise InvalidPartitions(msg)
-        self._check_room(total_count - present)
         if not validate_only:
             added = await self._metadata.add_partitions(
                 topic.uuid, first_number=present, count=total_count - present

@@ -27,8 +27,8 @@ from gateway.metrics import Metrics
 from gateway.model import Buffer, parse_batch_header
 from gateway.records.codec import DECOMPRESSED_BYTES_MAX
 from gateway.records.compression import compress, decompress
+from gateway.sharded_stream import ShardedStream, rule_of_partition_ids
 from gateway.storage import Bounds, CompactingStorage, StorageAdapter
-from gateway.streams import InternalStream
 from gateway.topics.config_specs import INT64_MAX
 from gateway.topics.manager import Topic, TopicManager
 from gateway.upkeep.compaction_throttle import CompactionStopped, ReadThrottle, short_turns
@@ -73,6 +73,14 @@ def can_compact(storage: StorageAdapter) -> TypeGuard[CompactingStorage]:
     return hasattr(storage, "rewrite")
 
 
+async def open_clean_offsets(
+    broker: Broker, topics: TopicManager, clock: Clock
+) -> ShardedStream:
+    """Return the stream of clean offsets, not loaded; each is in its partition's shard."""
+    rule = rule_of_partition_ids(topics, broker.placement)
+    return await ShardedStream.open(COMPACTION_TOPIC, broker, topics, clock, rule=rule)
+
+
 class Compaction:
     """Periodic compaction of all compacted topics. Loop only, except for decoding."""
 
@@ -82,7 +90,7 @@ class Compaction:
         topics: TopicManager,
         clock: Clock,
         config: CompactionConfig,
-        stream: InternalStream,
+        stream: ShardedStream,
     ) -> None:
         self.rounds = 0
         self.bytes_read = 0

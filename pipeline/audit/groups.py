@@ -52,17 +52,22 @@ def check_groups(
 
 
 def committed(views: Iterable[PartitionView], options: Options) -> list[CommittedOffset]:
-    """Return the last committed position of each group and partition in the log."""
-    values: dict[bytes, bytes | None] = {}
+    """Return the last committed position of each group and partition in the log.
+
+    A key that has moved to another shard is removed in one partition, and has its value in another.
+    """
+    values: dict[bytes, bytes] = {}
     for view in views:
         if view.identity.topic.name == _CURSORS_TOPIC:
+            own: dict[bytes, bytes | None] = {}
             for record in records_of(view, options):
                 if record.key and record.key[0] == _CURSOR_KEY:
-                    values[record.key] = record.value
+                    own[record.key] = record.value
+            values.update((key, value) for key, value in own.items() if value is not None)
     return [
         _position(key, value)
         for key, value in sorted(values.items())
-        if value is not None and len(value) >= _VALUE.size and len(key) >= _KEY_BYTES_MIN
+        if len(value) >= _VALUE.size and len(key) >= _KEY_BYTES_MIN
     ]
 
 

@@ -30,18 +30,27 @@ class House(TopicsHost):
     broker: Broker
 
     def __init__(
-        self, metadata: SqlMetadata, storage: MemoryStorage, clock: ManualClock
+        self,
+        metadata: SqlMetadata,
+        storage: MemoryStorage,
+        clock: ManualClock,
+        *,
+        shard_count: int = 1,
     ) -> None:
         self.metadata = metadata
         self.storage = storage
         self.clock = clock
+        self.shard_count = shard_count
 
     async def open(self) -> None:
         self.topics = TopicManager(self.metadata, defaults=TopicDefaults(), clock=self.clock)
         await self.topics.load()
         await self.storage.open(self)
         placement = SingleNode(
-            self.storage.incarnation, node_id=1, cluster_id="cluster-of-one-node-22"
+            self.storage.incarnation,
+            node_id=1,
+            cluster_id="cluster-of-one-node-22",
+            shard_count=self.shard_count,
         )
         self.broker = Broker(self.storage, placement, self.clock, BrokerConfig())
 
@@ -78,13 +87,16 @@ class House(TopicsHost):
 
 
 @asynccontextmanager
-async def running(tmp_path: Path, *, bytes_max: int = 1 << 30) -> AsyncIterator[House]:
+async def running(
+    tmp_path: Path, *, bytes_max: int = 1 << 30, shard_count: int = 1
+) -> AsyncIterator[House]:
     """Yield a house that has been started once."""
     clock = ManualClock()
     metadata = SqlMetadata("sqlite", data_dir=tmp_path)
     await metadata.open()
     config = MemoryStorage.Config(bytes_max=bytes_max, reserve_bytes=0)
-    house = House(metadata, MemoryStorage(config, data_dir=tmp_path, clock=clock), clock)
+    storage = MemoryStorage(config, data_dir=tmp_path, clock=clock)
+    house = House(metadata, storage, clock, shard_count=shard_count)
     await house.open()
     try:
         yield house

@@ -2,13 +2,13 @@
 
 import pytest
 
-from gateway import streams
+from gateway import sharded_stream
 from gateway.config.settings import BrokerConfig
 from gateway.errors import OutOfOrderSequence
 from gateway.model import TopicName
 from gateway.partition import Partition
 from gateway.producers import PRODUCERS_TOPIC, ProducerStates
-from gateway.streams import InternalStream
+from gateway.sharded_stream import ShardedStream
 from gateway.writer import Duplicate, Write
 from tests.gateway.kernel_in_memory import House
 from tests.gateway.test_broker import append
@@ -16,7 +16,7 @@ from tests.support.batches import sample_batch
 
 
 async def states(house: House) -> ProducerStates:
-    stream = await InternalStream.open(PRODUCERS_TOPIC, house.broker, house.topics, house.clock)
+    stream = await ShardedStream.open(PRODUCERS_TOPIC, house.broker, house.topics, house.clock)
     found = ProducerStates(stream, house.broker, house.topics, house.clock, BrokerConfig())
     await found.load()
     return found
@@ -86,7 +86,7 @@ async def test_a_deleted_topic_leaves_no_state_behind(house: House) -> None:
 
 
 async def keys(house: House) -> set[bytes]:
-    stream = await InternalStream.open(PRODUCERS_TOPIC, house.broker, house.topics, house.clock)
+    stream = await ShardedStream.open(PRODUCERS_TOPIC, house.broker, house.topics, house.clock)
     return set(await stream.load()) - {b"sequence"}
 
 
@@ -109,7 +109,7 @@ async def test_snapshots_of_deleted_topics_go(house: House, *, is_told: bool) ->
 async def test_a_snapshot_too_large_for_one_append_is_written_in_parts(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(streams._CONFIGS, "max.message.bytes", "400")
+    monkeypatch.setitem(sharded_stream._CONFIGS, "max.message.bytes", "400")
     loaded = await states(house)
     names = [f"orders-{number}" for number in range(8)]
     for name in names:

@@ -14,19 +14,20 @@ from gateway.model import TopicName
 from gateway.partition import Partition
 from gateway.records.codec import NO_HEADERS
 from gateway.records.record_run import RecordRun
+from gateway.sharded_stream import ShardedStream
 from gateway.streams import VALUE_BYTES_MAX, InternalStream, Item
 from tests.gateway.kernel_in_memory import House, outcome, running
 from tests.support.examples import examples
 
 
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    async with running(tmp_path, bytes_max=4 << 20) as one:
+@pytest.fixture(params=[1, 64], ids="{} shards".format)
+async def house(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[House]:
+    async with running(tmp_path, bytes_max=4 << 20, shard_count=request.param) as one:
         yield one
 
 
-async def opened(house: House, coalescer: Coalescer | None = None) -> InternalStream:
-    stream = await InternalStream.open(
+async def opened(house: House, coalescer: Coalescer | None = None) -> ShardedStream:
+    stream = await ShardedStream.open(
         "__cursors", house.broker, house.topics, house.clock, coalescer=coalescer
     )
     await stream.load()
@@ -36,6 +37,11 @@ async def opened(house: House, coalescer: Coalescer | None = None) -> InternalSt
 def partition_of(house: House) -> Partition:
     topic = house.topics.get(TopicName("default", "__cursors"))
     return house.broker.partition(topic, 0)
+
+
+def partitions_of(house: House) -> list[Partition]:
+    topic = house.topics.get(TopicName("default", "__cursors"))
+    return [house.broker.partition(topic, number) for number in range(house.shard_count)]
 
 
 async def small(house: House, room_bytes: int) -> InternalStream:
@@ -48,7 +54,7 @@ async def small(house: House, room_bytes: int) -> InternalStream:
     return stream
 
 
-async def put(stream: InternalStream, *items: Item) -> None:
+async def put(stream: InternalStream | ShardedStream, *items: Item) -> None:
     assert await outcome(lambda on_done: stream.put(items, on_done)) is None
 
 
@@ -84,12 +90,12 @@ async def test_values_show_at_once(house: House) -> None:
 
 
 async def test_puts_of_one_tick_are_one_append(house: House) -> None:
-    stream = await opened(house)
-    before = house.broker.writer.batches_appended
+    coalescer = Coalescer(house.broker, reserved=True)
+    stream = await opened(house, coalescer)
 
     await asyncio.gather(*(put(stream, (b"%d" % n, b"v")) for n in range(10)))
 
-    assert house.broker.writer.batches_appended - before == 1
+    assert coalescer.rounds_appended == 1
 
 
 async def test_nothing_to_put_is_done_later_too(house: House) -> None:
@@ -173,7 +179,7 @@ async def test_it_flushes_on_request(house: House) -> None:
 
     stream.flush()
 
-    assert partition_of(house).log_end_offset == 1
+    assert sum(one.log_end_offset for one in partitions_of(house)) == 1
 
 
 async def test_it_stays_small(house: House) -> None:

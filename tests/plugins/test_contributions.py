@@ -32,7 +32,7 @@ from gateway.config.base import FrozenConfig
 from gateway.contributions import Contribution
 from gateway.kernel import Endpoint
 from gateway.model import TopicName
-from gateway.streams import InternalStream
+from gateway.sharded_stream import ShardedStream
 from gateway.topics.config_specs import int_config
 
 
@@ -49,7 +49,7 @@ class Notes:
 
     async def start(self):
         kernel = self._kernel
-        self._seen = await InternalStream.open(
+        self._seen = await ShardedStream.open(
             "__notes_seen", kernel.broker, kernel.topics, kernel.clock
         )
         await self._seen.load()

@@ -25,10 +25,14 @@ from adapters.mqtt.wire import PublishRun, Will
 from features.expiry import NEVER
 from gateway.broker import Broker
 from gateway.clock import Clock
-from gateway.coalescer import Coalescer
+from gateway.coalescer import Coalescer, Part
 from gateway.delays.manager import Delays
 from gateway.errors import GatewayError, MessageTooLarge, StorageUnavailable, as_value
-from gateway.streams import InternalStream, Item
+from gateway.partition import Partition
+from gateway.placement import shard_of
+from gateway.sharded_stream import ShardedStream
+from gateway.storage import OnDone
+from gateway.streams import Item
 
 EXACTLY_ONCE: Final = 2
 
@@ -51,7 +55,7 @@ class Publishing:
         feeds: FeedSet,
         distributor: Distributor,
         retained: RetainedStore,
-        inbound: InternalStream,
+        inbound: ShardedStream,
         delays: Delays,
     ) -> None:
         self._broker = broker
@@ -264,11 +268,11 @@ class Publishing:
                 # refuse must not be retained.
                 self._coalescer.check(partition, record)
                 self._retained.put(items, _ignore)
-                self._inbound.put(inbound, on_done, beside=[(partition, record)])
+                self._put_inbound(inbound, on_done, partition, (partition, record))
             else:
                 self._retained.put(items, on_done, beside=[(partition, record)])
         elif inbound:
-            self._inbound.put(inbound, on_done, beside=[(partition, record)])
+            self._put_inbound(inbound, on_done, partition, (partition, record))
         else:
             self._coalescer.add(partition, record, on_done)
         if not run.qos:
@@ -301,12 +305,19 @@ class Publishing:
 
         try:
             if inbound:
-                self._inbound.put(inbound, done, beside=[draft.part])
+                self._put_inbound(inbound, done, partition, draft.part)
             else:
                 self._coalescer.add(*draft.part, done)
         except GatewayError as error:
             draft.done(as_value(error))
             raise
+
+    def _put_inbound(
+        self, items: Sequence[Item], on_done: OnDone, partition: Partition, part: Part
+    ) -> None:
+        """Append identifiers with their messages, in the shard of the messages' partition."""
+        shard = shard_of(partition.topic, partition.number, self._broker.placement)
+        self._inbound.put(items, on_done, beside=[part], shard=shard)
 
     def early_refused(self) -> None:
         """Messages of QoS 0 may have left that the log has not taken; see ``lagging``."""

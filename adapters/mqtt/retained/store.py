@@ -30,8 +30,9 @@ from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer, Part
 from gateway.errors import InvalidRecord, Overloaded
+from gateway.sharded_stream import ShardedStream, ShardRule
 from gateway.storage import OnDone
-from gateway.streams import InternalStream, Item
+from gateway.streams import Item
 from gateway.topics.manager import TopicManager
 
 SWEPT_PER_CALL_MAX: Final = 2_048
@@ -64,7 +65,7 @@ Retained = PublishRun | RetainedStretch
 class RetainedStore:
     """Reads from memory; writes go beside the message itself, in one append."""
 
-    def __init__(self, stream: InternalStream, clock: Clock, config: MqttConfig) -> None:
+    def __init__(self, stream: ShardedStream, clock: Clock, config: MqttConfig) -> None:
         """Take a stream that is loaded."""
         self.stream = stream
         stream.on_undone = self._follow
@@ -83,10 +84,15 @@ class RetainedStore:
         clock: Clock,
         coalescer: Coalescer,
         config: MqttConfig,
+        *,
+        rule: ShardRule | None = None,
     ) -> "RetainedStore":
-        """Return the node's retained messages, loaded. Errors: as ``InternalStream.load``."""
-        stream = await InternalStream.open(
-            RETAINED_TOPIC, broker, topics, clock, coalescer=coalescer
+        """Return the node's retained messages, loaded. Errors: as ``InternalStream.load``.
+
+        ``rule`` says the shard of the topic's partition, beside which the message is kept.
+        """
+        stream = await ShardedStream.open(
+            RETAINED_TOPIC, broker, topics, clock, coalescer=coalescer, rule=rule
         )
         await stream.load()
         return cls(stream, clock, config)
@@ -259,6 +265,11 @@ class RetainedStore:
                 self._topics.remove(topic)
             else:
                 self._topics.put(topic)
+
+
+def qos_of(value: bytes) -> int:
+    """Return the QoS of a stored message."""
+    return value[1] & _QOS_MASK
 
 
 def _size_of(topic: bytes, value: bytes | None) -> int:

@@ -40,8 +40,9 @@ from adapters.mqtt.sessions.subscription_records import (
 from adapters.mqtt.subscriptions.subscription import Subscription
 from gateway.coalescer import Part
 from gateway.errors import GatewayError, StorageUnavailable
+from gateway.sharded_stream import ShardedStream
 from gateway.storage import OnDone
-from gateway.streams import InternalStream, Item
+from gateway.streams import Item
 
 STATE_KEY: Final = b"\x01"
 FILTER_KEY: Final = b"\x02"
@@ -61,7 +62,7 @@ log = structlog.get_logger()
 class SessionStore:
     """Writes sessions down. Nothing here waits: who must wait hands an ``on_done`` in."""
 
-    def __init__(self, stream: InternalStream) -> None:
+    def __init__(self, stream: ShardedStream) -> None:
         self.stream = stream
         self._unremoved: set[bytes] = set()  # what a full disk refused to forget
 

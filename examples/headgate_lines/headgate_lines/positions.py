@@ -6,7 +6,7 @@ from typing import Final
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.errors import Overloaded, StorageUnavailable
-from gateway.streams import InternalStream
+from gateway.sharded_stream import ShardedStream
 from gateway.topics.manager import TopicManager
 
 STREAM: Final = "__lines_positions"
@@ -15,7 +15,7 @@ STREAM: Final = "__lines_positions"
 class ReaderPositions:
     """The offset at which each reader goes on, by topic. Loop only."""
 
-    def __init__(self, stream: InternalStream, *, readers_max: int) -> None:
+    def __init__(self, stream: ShardedStream, *, readers_max: int) -> None:
         self._stream = stream
         self._readers_max = readers_max
 
@@ -24,7 +24,7 @@ class ReaderPositions:
         cls, broker: Broker, topics: TopicManager, clock: Clock, *, readers_max: int
     ) -> "ReaderPositions":
         """Return the positions that are stored. Error: ``StorageUnavailable``."""
-        stream = await InternalStream.open(STREAM, broker, topics, clock)
+        stream = await ShardedStream.open(STREAM, broker, topics, clock)
         await stream.load()
         return cls(stream, readers_max=readers_max)
 

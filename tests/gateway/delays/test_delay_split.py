@@ -19,7 +19,7 @@ from gateway.partition import Write
 from gateway.producers import PRODUCERS_TOPIC, ProducerStates
 from gateway.records.codec import Headers, NewRecord, encode_batch
 from gateway.records.compression import GZIP, LZ4, compress
-from gateway.streams import InternalStream
+from gateway.sharded_stream import ShardedStream
 from gateway.topics.manager import Topic
 from gateway.writer import Duplicate
 from tests.gateway.delays.delay_node import World
@@ -157,7 +157,7 @@ async def test_sequences_are_checked_and_known_after_a_restart(world: World, due
 
 async def load_producers(world: World) -> None:
     """Rebuild producers' state from the log, as a start does."""
-    stream = await InternalStream.open(PRODUCERS_TOPIC, world.broker, world.topics, world.clock)
+    stream = await ShardedStream.open(PRODUCERS_TOPIC, world.broker, world.topics, world.clock)
     states = ProducerStates(stream, world.broker, world.topics, world.clock, BrokerConfig())
     await states.load()
     states.stop()

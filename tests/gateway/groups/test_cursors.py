@@ -10,16 +10,16 @@ import pytest
 from gateway.errors import CoordinatorLoading, StorageFull
 from gateway.groups.cursors import Commit, CursorManager, group_key, parse_group_key
 from gateway.groups.model import GroupName
-from gateway.streams import InternalStream
+from gateway.sharded_stream import ShardedStream
 from gateway.topics.manager import Topic
 from tests.gateway.kernel_in_memory import GROUPS, House, outcome, running
 
 GROUP = GroupName("default", "readers")
 
 
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    async with running(tmp_path, bytes_max=2 << 20) as one:
+@pytest.fixture(params=[1, 64], ids="{} shards".format)
+async def house(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[House]:
+    async with running(tmp_path, bytes_max=2 << 20, shard_count=request.param) as one:
         yield one
 
 
@@ -140,7 +140,9 @@ async def test_a_refused_removal_leaves_all_as_it_was(house: House) -> None:
     cursors = await opened(house)
     await commit(cursors, GROUP, Commit(topic.uuid, 0, 1))
     await outcome(
-        lambda on_done: cursors.stream.put([(b"\x03filler", bytes(2_090_000))], on_done)
+        lambda on_done: cursors.stream.put(
+            [(b"\x03filler", bytes(2_090_000))], on_done, shard=0
+        )
     )
     ballast = [(topic.uuid, number) for number in range(1_000)]
 
@@ -151,7 +153,7 @@ async def test_a_refused_removal_leaves_all_as_it_was(house: House) -> None:
 
 
 async def test_before_it_is_loaded_it_says_so(house: House) -> None:
-    stream = await InternalStream.open("__cursors", house.broker, house.topics, house.clock)
+    stream = await ShardedStream.open("__cursors", house.broker, house.topics, house.clock)
     cursors = CursorManager(stream, house.clock, GROUPS)
 
     with pytest.raises(CoordinatorLoading):

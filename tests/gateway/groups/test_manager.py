@@ -21,7 +21,8 @@ from gateway.groups.cursors import Commit, CursorManager
 from gateway.groups.manager import GROUP_ID_CHARS_MAX, GroupManager
 from gateway.groups.model import GroupName, GroupState, JoinResult
 from gateway.groups.store import decode_group, encode_group
-from gateway.streams import VALUE_BYTES_MAX, InternalStream
+from gateway.sharded_stream import ShardedStream
+from gateway.streams import VALUE_BYTES_MAX
 from tests.gateway.groups.clients import NAME, RETENTION_MS, Clients
 from tests.gateway.groups.group_under_test import RANGE, SESSION_MS, request
 from tests.gateway.kernel_in_memory import GROUPS, House
@@ -140,7 +141,7 @@ class TestRequests:
         assert isinstance(synced.error, StorageUnavailable)
 
     async def test_before_it_is_loaded_it_says_so(self, house: House) -> None:
-        stream = await InternalStream.open("__cursors", house.broker, house.topics, house.clock)
+        stream = await ShardedStream.open("__cursors", house.broker, house.topics, house.clock)
         groups = GroupManager(CursorManager(stream, house.clock, GROUPS), house.clock, GROUPS)
         answers: list[JoinResult] = []
 

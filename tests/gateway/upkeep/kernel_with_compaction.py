@@ -5,7 +5,7 @@ from functools import partial
 from gateway.config.settings import CompactionConfig
 from gateway.partition import Partition
 from gateway.records.codec import decode_batch, encode_batch
-from gateway.streams import InternalStream
+from gateway.sharded_stream import ShardedStream
 from gateway.upkeep.compaction import COMPACTION_TOPIC, Compaction
 from gateway.writer import Write
 from tests.gateway.kernel_in_memory import House, outcome
@@ -23,7 +23,7 @@ class Cleaned:
 
     async def open(self, config: CompactionConfig = CONFIG) -> None:
         house = self.house
-        stream = await InternalStream.open(
+        stream = await ShardedStream.open(
             COMPACTION_TOPIC, house.broker, house.topics, house.clock
         )
         self.compaction = Compaction(house.broker, house.topics, house.clock, config, stream)

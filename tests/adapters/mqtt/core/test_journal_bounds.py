@@ -25,8 +25,9 @@ from adapters.mqtt.sessions.store import (
 from adapters.mqtt.wire import AckRun, PacketType
 from gateway.coalescer import Part
 from gateway.errors import MessageTooLarge, StorageUnavailable
+from gateway.sharded_stream import ShardedStream
 from gateway.storage import OnDone
-from gateway.streams import InternalStream, Item
+from gateway.streams import Item
 from tests.adapters.mqtt.core.disks import RARELY
 from tests.adapters.mqtt.core.rig import Client, Rig, payloads, rig, turns, until
 from tests.support import mqtt_wire as wire
@@ -37,7 +38,7 @@ LONG_GROUP = "$share/" + "g" * NAME_BYTES + "/t/#"
 RECORD_ROOM = 1_024  # of what a put has beside keys and values
 
 
-def stream(one: Rig) -> InternalStream:
+def stream(one: Rig) -> ShardedStream:
     return one.adapter.node.context.store.stream
 
 
