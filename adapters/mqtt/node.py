@@ -61,12 +61,12 @@ class Node:
     context: SessionContext
     wills: Wills
     sys: SysPublisher
-    rights: ReadAccess
+    read_access: ReadAccess
     logins: LoginThrottle
 
     def stop(self) -> None:
         """Write down where sessions stand; the log is still open."""
-        self.authorizer.after_change.remove(self.rights.rules_changed)
+        self.authorizer.after_change.remove(self.read_access.rules_changed)
         self.sys.stop()
         self.wills.close()
         self.sessions.stop()
@@ -142,8 +142,8 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
         session = found[0].find(client_id)
         username = None if session is None else session.username
         host = "" if session is None else session.host
-        rights = access.of_client(client_id, username, principal_of(username, host))
-        publishing.publish_will(client_id, will, session, rights)
+        client_access = access.of_client(client_id, username, principal_of(username, host))
+        publishing.publish_will(client_id, will, session, client_access)
 
     wills = Wills(clock, publish_will)
     sessions = Sessions(context, wills)
@@ -155,8 +155,8 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
     context.retained_scans.sys_values = sys.match
     exact_denials = ExactDenials(config, access.stored, distributor)
     context.retained_scans.exact_denials = exact_denials
-    rights = ReadAccess(context, sessions, exact_denials)
-    kernel.authorizer.after_change.append(rights.rules_changed)
+    read_access = ReadAccess(context, sessions, exact_denials)
+    kernel.authorizer.after_change.append(read_access.rules_changed)
     return Node(
         config=config,
         settings=kernel.settings,
@@ -189,7 +189,7 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
         context=context,
         wills=wills,
         sys=sys,
-        rights=rights,
+        read_access=read_access,
         logins=kernel.logins,
     )
 

@@ -72,7 +72,7 @@ class FeedPort(Protocol):
     live_offset: int
 
     @property
-    def lagging(self) -> SlowReceiversPort:
+    def slow_receivers(self) -> SlowReceiversPort:
         """The receivers that are too slow for QoS 0."""
 
     @property
@@ -104,7 +104,7 @@ class FollowerPort(Protocol):
     def take_mixed_topics(
         self,
         mixed: MixedTopicBatch,
-        places: range,
+        indexes: range,
         matches: Mapping[PublishRun, SubscriberMatch],
         feed: FeedPort,
     ) -> int | None:
@@ -256,7 +256,7 @@ class GroupPort(FollowerPort, Protocol):
     def end(self) -> None:
         """Forget what members held: the group is over."""
 
-    def look_again(self) -> None:
+    def update_is_kept(self) -> None:
         """Say anew whether the group outlives its connections: members have changed."""
 
     def offer(self, run: PublishRun, match: SubscriberMatch, feed: FeedPort | None) -> None:

@@ -93,14 +93,12 @@ def key_maker(route: RouteConfig) -> KeyMaker:
     if "{" in (rest := _PLACEHOLDER.sub("", template)) or "}" in rest:
         raise ValueError(f"key {template!r} has a brace without its other one")
     levels = route.filter.split("/")
-    places = [index for index, level in enumerate(levels) if level in ("+", "#")]
+    wildcards = [index for index, level in enumerate(levels) if level in ("+", "#")]
     for name in _PLACEHOLDER.findall(template):
         if name == "topic":
             continue
-        if not name.isdecimal() or not 1 <= int(name) <= len(places):
-            msg = (
-                f"key {template!r}: {{{name}}} is none of {len(places)} wildcards or {{topic}}"
-            )
+        if not name.isdecimal() or not 1 <= int(name) <= len(wildcards):
+            msg = f"key {template!r}: {{{name}}} is none of {len(wildcards)} wildcards or {{topic}}"
             raise ValueError(msg)
 
     def key_of(topic: str) -> bytes:
@@ -108,7 +106,7 @@ def key_maker(route: RouteConfig) -> KeyMaker:
             name = placeholder[1]
             if name == "topic":
                 return topic
-            place = places[int(name) - 1]
+            place = wildcards[int(name) - 1]
             values = topic.split("/")
             return "/".join(values[place:]) if levels[place] == "#" else values[place]
 

@@ -73,7 +73,7 @@ class PublishRun:
     not retained, no property of one hop), else None.
     As a message of the log: ``base_offset`` is that of the first payload, the others follow
     without a gap; ``client_id`` is the publisher's ("" when unknown); ``expires_at_unix_ms`` is
-    0 for never, by ``Clock.steady_unix_ms`` once the run is delivered. ``left_early``: the
+    0 for never, by ``Clock.steady_unix_ms`` once the run is delivered. ``live_number``: the
     number of the first message (see ``reading.slow_receivers``) of QoS 0 that was delivered
     to who was there when it came, else 0.
     """
@@ -85,7 +85,7 @@ class PublishRun:
         "dup",
         "expires_at_unix_ms",
         "forms",
-        "left_early",
+        "live_number",
         "packet_ids",
         "payloads",
         "properties",
@@ -121,7 +121,7 @@ class PublishRun:
         self.client_id = client_id
         self.base_offset = -1
         self.expires_at_unix_ms = 0
-        self.left_early = 0
+        self.live_number = 0
         self.forms: dict[tuple[object, ...], object] | None = None  # encoded: see publish_forms
 
     def part(self, payloads: list[bytes], *, qos: int) -> "PublishRun":
@@ -151,15 +151,15 @@ class MixedTopicPublishes:
 
     Their topics take turns, so runs would be of one message each. ``like`` is one of them, for
     what they have in common; neither QoS 2 nor DUP nor an alias nor an expiry is among that.
-    ``bytes``: of each packet, where a ``PublishRun`` has them, else none. ``left_early``: as
+    ``bytes``: of each packet, where a ``PublishRun`` has them, else none. ``live_number``: as
     that of a run; it is set before ``runs`` is asked for.
     """
 
     __slots__ = (
         "_runs",
         "data",
-        "left_early",
         "like",
+        "live_number",
         "packet_ids",
         "payloads",
         "qos",
@@ -180,7 +180,7 @@ class MixedTopicPublishes:
         self.payloads = payloads
         self.packet_ids = packet_ids
         self.data = data
-        self.left_early = 0
+        self.live_number = 0
         self._runs: list[PublishRun] | None = None
 
     def part(self, place: slice) -> "MixedTopicPublishes":
@@ -208,9 +208,9 @@ class MixedTopicPublishes:
                 run.packet_ids = [packet_id]
             for run, data in zip(found, self.data, strict=False):
                 run.data = data
-            if self.left_early:
-                for number, run in enumerate(found, self.left_early):
-                    run.left_early = number
+            if self.live_number:
+                for number, run in enumerate(found, self.live_number):
+                    run.live_number = number
         return self._runs
 
 

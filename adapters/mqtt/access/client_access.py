@@ -24,7 +24,7 @@ from adapters.mqtt.access.rule_filters import (
     levels_for,
     overlaps,
 )
-from adapters.mqtt.access.stored_rules import StoredRules, say_of
+from adapters.mqtt.access.stored_rules import StoredRules, decision_of
 from adapters.mqtt.config import MqttConfig, MqttRule
 from adapters.mqtt.errors import MqttError, ReasonCode
 from adapters.mqtt.packets.delayed_topics import DELAYED_PREFIX, parse_delayed
@@ -180,7 +180,9 @@ class ClientAccess:
         if not self._has_rules:  # who has a million topics is asked a million times
             return self._access.default
         wanted = tuple(name.split("/"))
-        stored = say_of(self._stored, wanted, to_subscribe=to_subscribe, is_shared=is_shared)
+        stored = decision_of(
+            self._stored, wanted, to_subscribe=to_subscribe, is_shared=is_shared
+        )
         if stored is False:
             return False
         for rule in self._rules:

@@ -71,7 +71,7 @@ class StoredRules:
                 self._shared.setdefault(whom, []).append(compiled)
 
 
-def say_of(
+def decision_of(
     rules: Sequence[Sequence[Compiled]],
     wanted: Sequence[str],
     *,

@@ -207,7 +207,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         self.inbound.begin(connect)
 
     @property
-    def tells_problems(self) -> bool:
+    def may_send_reasons(self) -> bool:
         """Whether reason strings may go with any packet (MQTT-3.1.2-29)."""
         return self.connect is not None and self.connect.request_problem_information
 

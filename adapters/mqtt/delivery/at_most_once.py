@@ -17,7 +17,7 @@ def is_held_back(session: "SessionPort", run: PublishRun, feed: "FeedPort | None
     It gets it from the log then; without a ``feed`` the log does not have it, and it is dropped.
     """
     if feed is not None:
-        return feed.lagging.holds_back(session, run)
+        return feed.slow_receivers.holds_back(session, run)
     connection = session.connection
     if connection is None or connection.out_bytes <= session.context.receiver_bytes_max:
         return False

@@ -41,17 +41,17 @@ class _Way(NamedTuple):
 def send_mixed_topics(
     session: "SessionPort",
     mixed: MixedTopicBatch,
-    places: range,
+    indexes: range,
     matches: "Mapping[PublishRun, SubscriberMatch]",
     partition_id: int,
 ) -> int | None:
-    """Send those of the messages at ``places`` whose kinds have a match.
+    """Send those of the messages at ``indexes`` whose kinds have a match.
 
     Return up to where all is done: less than their end when there is no room for more. None when
     the packets cannot be made alike (an alias is to be set, one may be too large, a match counts
     from a later offset on): then nothing was sent, and each has to go by itself.
     """
-    connection, start, stop = session.connection, places.start, places.stop
+    connection, start, stop = session.connection, indexes.start, indexes.stop
     if connection is None or not session.is_ready:
         return start
     if connection.topic_alias_maximum:

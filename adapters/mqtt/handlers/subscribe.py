@@ -168,7 +168,7 @@ class _SubscribeWork:
         packet = Suback(
             self._packet.packet_id,
             tuple(self._codes),
-            reason_string=self._why if self._why and connection.tells_problems else None,
+            reason_string=self._why if self._why and connection.may_send_reasons else None,
         )
         connection.send_packet(
             encode_suback(packet, connection.version, connection.packet_bytes_max)

@@ -36,8 +36,8 @@ class _UnsubscribeWork:
         session, codes = self._connection.session, self._codes
         filters = self._packet.topic_filters
         assert session is not None
-        places = range(*step.indices(len(filters)))
-        valid = [at for at in places if codes[at] is ReasonCode.SUCCESS]
+        indexes = range(*step.indices(len(filters)))
+        valid = [at for at in indexes if codes[at] is ReasonCode.SUCCESS]
         existed = session.unsubscribe(
             [filters[at] for at in valid], partial(self._kept, on_kept)
         )

@@ -40,7 +40,7 @@ PACKET_OVERHEAD_BYTES: Final = 64  # what a message on its way costs beside its 
 class Published:
     """A run, or mixed topics, that is on its way into the log."""
 
-    __slots__ = ("code", "inbound", "is_done", "is_lie", "reason", "run", "size_bytes")
+    __slots__ = ("code", "inbound", "is_done", "must_close", "reason", "run", "size_bytes")
 
     def __init__(
         self, inbound: "Inbound", run: PublishRun | MixedTopicPublishes, size_bytes: int
@@ -51,7 +51,7 @@ class Published:
         self.code = _SUCCESS
         self.reason = ""
         self.is_done = False
-        self.is_lie = False  # a 3.x client would take an answer for a yes
+        self.must_close = False  # a 3.x client would take an answer for a yes
 
     def __call__(self, error: GatewayError | None) -> None:
         """The log has the run, or has not; called once."""
@@ -295,17 +295,17 @@ class Inbound:
         connection = self.connection
         self._counters.publish_refused += len(published.run.payloads)
         if not published.run.qos:
-            self._publishing.early_refused()
+            self._publishing.live_refused()
         published.code = within(ACK_CODES, reason_code(error))
         published.reason = public_text(error)
         connection.note(type(error).__name__, published.reason)
-        published.is_lie = connection.version is not Version.V5 and (
+        published.must_close = connection.version is not Version.V5 and (
             error.retriable or isinstance(error, MessageTooLarge)
         )
 
     def _acknowledge(self, published: Published) -> None:
         run = published.run
-        if published.is_lie:
+        if published.must_close:
             self.connection.close()
             return
         kind = _PUBACK if run.qos == 1 else _PUBREC
@@ -321,7 +321,7 @@ class Inbound:
     def _refusals(self, kind: PacketType, published: Published) -> list[bytes]:
         connection = self.connection
         packet_ids, code = published.run.packet_ids, published.code
-        if connection.version is Version.V5 and connection.tells_problems:
+        if connection.version is Version.V5 and connection.may_send_reasons:
             reason = published.reason[:REASON_CHARS_MAX]
             found = [encode_refusal(kind, one, code, reason) for one in packet_ids]
             if len(found[0]) <= connection.packet_bytes_max:

@@ -111,7 +111,7 @@ class MixedTopicPublisher:
             assert isinstance(native, MixedTopicPublishes)
             feed = self._feeds.get(partition.partition_id)
             if feed is not None:
-                feed.lagging.number(native)
+                feed.slow_receivers.number(native)
                 if self._distributor.wants_runs:
                     self._distributor.deliver_mixed_topics(native, feed)
 

@@ -36,7 +36,7 @@ class PublishingConnection(SessionConnection, Protocol):
         ...
 
     @property
-    def tells_problems(self) -> bool:
+    def may_send_reasons(self) -> bool:
         """Whether reason strings may go with any packet (MQTT-3.1.2-29)."""
         ...
 

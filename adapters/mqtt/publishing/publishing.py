@@ -278,7 +278,7 @@ class Publishing:
         if not run.qos:
             feed = self._feeds.get(partition.partition_id)
             if feed is not None:
-                feed.lagging.number(run)
+                feed.slow_receivers.number(run)
                 self._distributor.deliver(run, feed)
 
     def _append_delayed(
@@ -319,14 +319,14 @@ class Publishing:
         shard = shard_of(partition.topic, partition.number, self._broker.placement)
         self._inbound.put(items, on_done, beside=[part], shard=shard)
 
-    def early_refused(self) -> None:
-        """Messages of QoS 0 may have left that the log has not taken; see ``lagging``."""
+    def live_refused(self) -> None:
+        """Messages of QoS 0 may have left that the log has not taken; see ``slow_receivers``."""
         if self._feeds.slow_receiver_count:
-            asyncio.get_running_loop().call_soon(self._settle_early)
+            asyncio.get_running_loop().call_soon(self._settle_live)
 
-    def _settle_early(self) -> None:
+    def _settle_live(self) -> None:
         self._coalescer.seal()
-        self._feeds.settle_early()
+        self._feeds.settle_live()
 
     def retain_foreign(self, run: PublishRun) -> None:
         """Another protocol has appended a record that asks to be retained (``mqtt.retain``)."""

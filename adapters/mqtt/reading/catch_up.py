@@ -18,7 +18,7 @@ import structlog
 from adapters.mqtt.delivery.ended_index import AnyMatch, EndedIndex, Offer, common, match_at
 from adapters.mqtt.ports import Follower, Subscriber, SubscriberMatch
 from adapters.mqtt.reading.feed import RETRY_S, Feed
-from adapters.mqtt.reading.key_lookup import KeyLookup, Reach
+from adapters.mqtt.reading.key_lookup import KeyLookup, ReadSpans
 from adapters.mqtt.reading.pacing import Pace
 from adapters.mqtt.reading.shared_scans import SharedScan, SharedScans
 from adapters.mqtt.reading.slow_receiver import SlowReceiver
@@ -72,7 +72,7 @@ class CatchUp:
         self._matcher = matcher
         self._pace = pace or Pace()
         self._scans = SharedScans(feed.partition_id)
-        self._going: dict[Follower, None] = {}  # of the ride that is served
+        self._served: dict[Follower, None] = {}  # of the ride that is served
         self._task: asyncio.Task[None] | None = None
         self._wanted = WantedTopics()
         self._spans = KeyLookup(feed)
@@ -155,7 +155,7 @@ class CatchUp:
             follower.behind.pop(self.feed.partition_id, None)
             self._leave(follower)
             if isinstance(follower, SlowReceiver):
-                self.feed.lagging.join(follower)
+                self.feed.slow_receivers.join(follower)
             if self._pace.is_over:
                 await self._pace.rest()
 
@@ -170,20 +170,22 @@ class CatchUp:
         self._skip(scan)
         spare = self._wanted.revision - 4 * len(self._scans)
         if scan.offset >= self._horizon or spare > WANTED_SPARE:
-            await self._look_again()
+            await self._collect_wanted()
         offset = scan.offset
         piece = self._find_piece(scan)
         if piece is None:
             wanted = self._wanted
-            reach = await self._spans.reach(wanted, scan.newest, offset, self._horizon)
+            to_read = await self._spans.spans_to_read(
+                wanted, scan.newest, offset, self._horizon
+            )
             try:
-                batches, end = await self._read(reach, offset)
+                batches, end = await self._read(to_read, offset)
             except OffsetOutOfRange:
                 # Retention went past it meanwhile: the next turn begins at the log start.
                 await asyncio.sleep(0)
                 return
             async with self._pace:
-                piece = await self._decode(batches, offset, end, wanted, reach.revision)
+                piece = await self._decode(batches, offset, end, wanted, to_read.revision)
         async with self._pace:
             await self._serve(piece, scan)
 
@@ -207,7 +209,7 @@ class CatchUp:
         self._horizon = self.feed.live_offset
         self._pieces.clear()
 
-    async def _look_again(self) -> None:
+    async def _collect_wanted(self) -> None:
         """Ask those who are ready what they want by now."""
         self._forget()
         async with self._pace:
@@ -224,11 +226,11 @@ class CatchUp:
                 return piece
         return None
 
-    async def _read(self, reach: Reach, offset: int) -> tuple[list[Buffer], int]:
+    async def _read(self, to_read: ReadSpans, offset: int) -> tuple[list[Buffer], int]:
         """Return batches that are to be read from ``offset`` on, and up to where these are all."""
         batches: list[Buffer] = []
         room_bytes = READ_BYTES_MAX
-        for start, end in reach.spans[:SPANS_MAX]:
+        for start, end in to_read.spans[:SPANS_MAX]:
             begin = max(start, offset)
             found = await self.feed.read_batches(begin, bytes_max=room_bytes, end=end)
             batches += found
@@ -237,8 +239,8 @@ class CatchUp:
             room_bytes -= sum(map(len, found))
             if upto < end or room_bytes <= 0:
                 return batches, min(upto, end)
-        rest = reach.spans[SPANS_MAX : SPANS_MAX + 1]
-        return batches, rest[0][0] if rest else reach.end
+        rest = to_read.spans[SPANS_MAX : SPANS_MAX + 1]
+        return batches, rest[0][0] if rest else to_read.end
 
     async def _decode(
         self,
@@ -275,7 +277,7 @@ class CatchUp:
             return  # all it was read for have gone
         self._scans.join(scan, piece.end, piece.revision)
         runs, end, done = piece.runs, piece.end, scan.offset
-        going = self._going = scan.followers
+        going = self._served = scan.followers
         for at in range(max(bisect_right(runs, done, key=_base_offset) - 1, 0), len(runs)):
             run = runs[at]
             if not going or run.base_offset >= end:
@@ -309,15 +311,15 @@ class CatchUp:
                 wanting.setdefault(follower, {})[kind] = match
         for follower, matches in wanting.items():
             first = max(follower.behind.get(partition_id, stop), start)
-            if first >= stop or follower not in self._going:
+            if first >= stop or follower not in self._served:
                 continue
-            places = range(first - base_offset, stop - base_offset)
+            indexes = range(first - base_offset, stop - base_offset)
             plain = {kind: one for kind, one in matches.items() if isinstance(one, Match)}
             taken = None
             if len(plain) == len(matches):
-                taken = follower.take_mixed_topics(mixed, places, plain, feed)
+                taken = follower.take_mixed_topics(mixed, indexes, plain, feed)
             if taken is None:
-                await self._offer_each(mixed.runs(places), mixed, follower, matches)
+                await self._offer_each(mixed.runs(indexes), mixed, follower, matches)
                 continue
             follower.behind[partition_id] = base_offset + taken
             if base_offset + taken < stop:
@@ -335,15 +337,15 @@ class CatchUp:
         """Offer messages of mixed topics, each by itself, to one who wants some of its kinds."""
         for run in runs:
             match = matches.get(mixed.kinds[run.base_offset - mixed.base_offset])
-            if match is not None and follower in self._going:
+            if match is not None and follower in self._served:
                 at = run.base_offset
                 await self._offer_all([(follower, match)], run, at, at + 1)
 
     def _offers(self, run: PublishRun) -> "list[Offer]":
         """Return who is served just now and wants a run."""
-        going, ended = self._going, self._matcher.ended
+        going, ended = self._served, self._matcher.ended
         by_follower = self._matcher.matches_by_follower(run.topic)
-        slow_receivers = self.feed.lagging.members
+        slow_receivers = self.feed.slow_receivers.members
         if ended:
             offers = ended.offers(by_follower, going, run.topic)
         elif len(going) < len(by_follower):
@@ -357,7 +359,7 @@ class CatchUp:
 
     def _offer(self, offers: "list[Offer]", run: PublishRun, start: int, stop: int) -> None:
         """Offer messages of a run, of offsets [start, stop), until this slice is over."""
-        feed, going, pace = self.feed, self._going, self._pace
+        feed, going, pace = self.feed, self._served, self._pace
         partition_id, base_offset = feed.partition_id, run.base_offset
         while offers:
             follower, match = offers.pop()

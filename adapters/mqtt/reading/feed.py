@@ -19,7 +19,7 @@ from adapters.mqtt.records.foreign_batches import (
     kept_bytes,
 )
 from adapters.mqtt.records.mixed_topic_batch import MixedTopicBatch
-from adapters.mqtt.records.native_runs import have_left, runs_of_native, was_live
+from adapters.mqtt.records.native_runs import runs_of_native, was_live, were_live
 from adapters.mqtt.records.record_kinds import CORRUPT_BATCH
 from adapters.mqtt.route_config import RouteConfig
 from adapters.mqtt.wire import PublishRun
@@ -81,7 +81,7 @@ class Feed:
         self._recent: OrderedDict[int, list[PublishRun]] = OrderedDict()
         self._sizes: dict[int, int] = {}
         self._recent_bytes = 0
-        self.lagging = SlowReceivers(self, clock, bounds)
+        self.slow_receivers = SlowReceivers(self, clock, bounds)
         self._tail: Tail | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._beside: asyncio.Task[None] | None = None  # while a large batch is handed out
@@ -94,7 +94,7 @@ class Feed:
 
     def close(self) -> None:
         """Follow no more."""
-        self.lagging.close()
+        self.slow_receivers.close()
         if self._tail is not None:
             self._tail.close()
             self._tail = None
@@ -122,7 +122,7 @@ class Feed:
                 if self._waits_for_thread(write.batch, write.base_offset):
                     return True  # the tail is closed; the rest comes from the log
                 self._hand_out_foreign(write.batch, write.base_offset)
-            elif self._live.wants_runs and not have_left(natives):
+            elif self._live.wants_runs and not were_live(natives):
                 # A run that was cut into several batches comes with each, and whole with the
                 # first: its other batches are part of the same append.
                 runs: list[PublishRun] = []
@@ -146,7 +146,7 @@ class Feed:
     ) -> None:
         """All up to ``end`` was handed out."""
         self.live_offset = max(self.live_offset, end)
-        self.lagging.on_batch(natives, len(batch), self.live_offset)
+        self.slow_receivers.on_batch(natives, len(batch), self.live_offset)
 
     def on_batches(self, partition: Partition, batches: Sequence[Buffer]) -> bool:  # noqa: ARG002
         """See ``Receiver``: what was read from the log, because the tail was not at its end.
@@ -157,9 +157,9 @@ class Feed:
             header = parse_batch_header(batch)
             if header.last_offset < self.live_offset:
                 continue
-            if self._waits_for_thread(batch, header.base_offset, may_have_left=True):
+            if self._waits_for_thread(batch, header.base_offset, may_have_been_live=True):
                 return True
-            self._hand_out_foreign(batch, header.base_offset, may_have_left=True)
+            self._hand_out_foreign(batch, header.base_offset, may_have_been_live=True)
             self._advance(header.last_offset + 1, batch)
         return True
 
@@ -183,21 +183,21 @@ class Feed:
         self._tail = self._broker.tail(self.partition, self.live_offset, self)
 
     def _hand_out_foreign(
-        self, batch: Buffer, base_offset: int, *, may_have_left: bool = False
+        self, batch: Buffer, base_offset: int, *, may_have_been_live: bool = False
     ) -> None:
         """Decode what another protocol appended (or what has to be read again)."""
         if not self._is_looked_into:
             return
-        runs = self._decode(batch, base_offset, is_stored=may_have_left)
+        runs = self._decode(batch, base_offset, is_stored=may_have_been_live)
         self._keep(base_offset, runs, kept_bytes(batch, runs))
-        self._hand_out_decoded(runs, may_have_left=may_have_left)
+        self._hand_out_decoded(runs, may_have_been_live=may_have_been_live)
 
     @property
     def _is_looked_into(self) -> bool:
         return self._live.wants_runs or self.on_new_foreign is not None
 
     def _waits_for_thread(
-        self, batch: Buffer, base_offset: int, *, may_have_left: bool = False
+        self, batch: Buffer, base_offset: int, *, may_have_been_live: bool = False
     ) -> bool:
         """Start to decode a large batch in a thread; False for a small one.
 
@@ -210,19 +210,19 @@ class Feed:
             self._tail.close()
             self._tail = None
         self._beside = asyncio.get_running_loop().create_task(
-            self._hand_out_large(batch, base_offset, may_have_left=may_have_left)
+            self._hand_out_large(batch, base_offset, may_have_been_live=may_have_been_live)
         )
         self._beside.add_done_callback(_raise_bug)
         return True
 
     async def _hand_out_large(
-        self, batch: Buffer, base_offset: int, *, may_have_left: bool
+        self, batch: Buffer, base_offset: int, *, may_have_been_live: bool
     ) -> None:
         """Hand out a large batch, some of its runs in each turn of the loop."""
-        runs = await self._decode_beside(batch, is_stored=may_have_left)
+        runs = await self._decode_beside(batch, is_stored=may_have_been_live)
         self._keep(base_offset, runs, kept_bytes(batch, runs))
         for some in handed_out_together(runs):
-            self._hand_out_decoded(some, may_have_left=may_have_left)
+            self._hand_out_decoded(some, may_have_been_live=may_have_been_live)
             self.live_offset = max(self.live_offset, _end_of(some[-1]))
             await asyncio.sleep(0)
         last_offset = base_offset + parse_batch_header(batch).last_offset_delta
@@ -230,12 +230,14 @@ class Feed:
         self._beside = None
         self._follow()
 
-    def _hand_out_decoded(self, runs: Sequence[PublishRun], *, may_have_left: bool) -> None:
+    def _hand_out_decoded(
+        self, runs: Sequence[PublishRun], *, may_have_been_live: bool
+    ) -> None:
         # What of a cut run was handed out with its first batch is not handed out again.
         runs = [_from_offset(run, self.live_offset) for run in runs if self._is_new(run)]
         for run in runs:
-            if may_have_left and was_live(run):
-                run.left_early = 0 if run.qos else self.lagging.see(run)
+            if may_have_been_live and was_live(run):
+                run.live_number = 0 if run.qos else self.slow_receivers.see(run)
             elif run.retain and self.on_new_foreign is not None:
                 self.on_new_foreign(run)
         self._hand_out(runs)
@@ -246,7 +248,7 @@ class Feed:
     def _hand_out(self, runs: Sequence[PublishRun]) -> None:
         deliver = self._live.deliver
         for run in runs:
-            if run.left_early:
+            if run.live_number:
                 continue
             try:
                 deliver(run, self)

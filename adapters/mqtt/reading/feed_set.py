@@ -99,18 +99,20 @@ class FeedSet:
     @property
     def slow_receiver_count(self) -> int:
         """Receivers that are behind at QoS 0, one for each partition."""
-        return sum(len(feed.lagging.members) for feed in self)
+        return sum(len(feed.slow_receivers.members) for feed in self)
 
-    def settle_early(self) -> None:
+    def settle_live(self) -> None:
         """Note that the log refused what left early: see what is still on its way into it."""
-        issued = {feed: feed.lagging.issued for feed in self if feed.lagging.members}
+        issued = {
+            feed: feed.slow_receivers.issued for feed in self if feed.slow_receivers.members
+        }
         if not issued:
             return
 
         def settle(_error: StorageUnavailable | None) -> None:
             for feed, number in issued.items():
                 feed.push_held()
-                feed.lagging.settle(number)
+                feed.slow_receivers.settle(number)
 
         self._broker.after_pending(settle)
 

@@ -32,7 +32,7 @@ class KeyedLog(Protocol):
         ...
 
 
-class Reach(NamedTuple):
+class ReadSpans(NamedTuple):
     """Spans to read; below ``end`` nothing else is wanted at a revision.
 
     ``revision`` is None where all is read: that is enough for everybody.
@@ -68,13 +68,15 @@ class KeyLookup:
         """The filters are others now."""
         self._answers = deque(maxlen=ANSWERS_MAX)  # who waits for an answer has the old one
 
-    async def reach(self, wanted: WantedTopics, newest: int, offset: int, end: int) -> Reach:
+    async def spans_to_read(
+        self, wanted: WantedTopics, newest: int, offset: int, end: int
+    ) -> ReadSpans:
         """Return what those up to a number have to read from ``offset`` on, and below ``end``.
 
         Errors: ``StorageUnavailable``, ``TopicNotFound``.
         """
         if end - offset < RECORDS_ASKED_MIN or not self._log.has_key_spans:
-            return Reach([(offset, end)], end, None)
+            return ReadSpans([(offset, end)], end, None)
         answer = self._find(offset)
         if answer is None:
             answer = await self._ask(wanted, offset, end)
@@ -83,10 +85,10 @@ class KeyLookup:
             if answer is not None and answer.end <= offset:  # files are others now
                 answer = await self._ask(wanted, offset, end)
         if answer is None:
-            return Reach([(offset, end)], end, None)
+            return ReadSpans([(offset, end)], end, None)
         first = bisect_right(answer.spans, offset, key=_end_of)
         revision = None if answer.is_all else answer.revision
-        return Reach(answer.spans[first:], answer.end, revision)
+        return ReadSpans(answer.spans[first:], answer.end, revision)
 
     def _find(self, offset: int) -> _Answer | None:
         for answer in self._answers:

@@ -9,7 +9,7 @@ from typing import Final
 
 from adapters.mqtt.ports import Follower
 
-TURNS_A_TURN_OF_ALL: Final = 4  # one of so many turns is not the last ride's
+TURNS_PER_OLDEST_SCAN: Final = 4  # one of so many turns is not the last ride's
 
 
 class SharedScan:
@@ -83,7 +83,7 @@ class SharedScans:
         if not self._waiting:
             return None
         self._turns += 1
-        is_of_all = self._turns % TURNS_A_TURN_OF_ALL == 0
+        is_of_all = self._turns % TURNS_PER_OLDEST_SCAN == 0
         offset = next(iter(self._waiting)) if is_of_all else min(self._waiting)
         return self._waiting.pop(offset)
 

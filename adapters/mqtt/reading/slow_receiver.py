@@ -40,40 +40,40 @@ class SlowReceiver:
     """A connected session on one feed. It reads the log as a follower of ``CatchUp``.
 
     It gets what is of QoS 0 for it from ``behind`` on, but of what left early only what lies at
-    or after ``early_from``: it had the rest. ``number`` says the same of what left early before
-    ``early_from`` is known. ``outstanding``: messages that came for it and have not left.
+    or after ``unsent_from``: it had the rest. ``number`` says the same of what left early before
+    ``unsent_from`` is known. ``outstanding``: messages that came for it and have not left.
     ``replaced``: what subscriptions were before, by filter (MQTT-3.8.4-4).
     """
 
     __slots__ = (
         "behind",
-        "early_from",
-        "lagging",
         "number",
         "outstanding",
         "replaced",
         "session",
+        "slow_receivers",
         "start",
+        "unsent_from",
     )
 
     def __init__(
-        self, session: "SessionPort", lagging: SlowReceiverOwner, number: int, start: int
+        self, session: "SessionPort", slow_receivers: SlowReceiverOwner, number: int, start: int
     ) -> None:
         self.session = session
-        self.lagging = lagging
+        self.slow_receivers = slow_receivers
         self.number = number
         self.start = start
-        self.early_from = _NOT_KNOWN
+        self.unsent_from = _NOT_KNOWN
         self.behind: dict[int, int] = {}
         self.outstanding = 0
         self.replaced: dict[str, EndedSubscription[SessionPort]] = {}
-        session.slow_receivers[lagging.feed.partition_id] = self
+        session.slow_receivers[slow_receivers.feed.partition_id] = self
         session.live_bytes_max = _ALWAYS
 
     @property
     def offset(self) -> int:
         """Offset in the log that it has reached."""
-        return self.behind.get(self.lagging.feed.partition_id, self.start)
+        return self.behind.get(self.slow_receivers.feed.partition_id, self.start)
 
     @property
     def is_ready(self) -> bool:
@@ -81,7 +81,7 @@ class SlowReceiver:
         session = self.session
         connection = session.connection
         return (
-            self.early_from != _NOT_KNOWN
+            self.unsent_from != _NOT_KNOWN
             and connection is not None
             and not connection.is_closing
             and connection.out_bytes <= session.context.receiver_bytes_max // 2
@@ -89,15 +89,15 @@ class SlowReceiver:
 
     # --- how it comes and goes
 
-    def begin(self, early_from: int) -> None:
+    def begin(self, unsent_from: int) -> None:
         """Begin to read the log at an offset that is known by now."""
-        self.early_from = early_from
-        self.behind[self.lagging.feed.partition_id] = self.start
+        self.unsent_from = unsent_from
+        self.behind[self.slow_receivers.feed.partition_id] = self.start
         self.session.context.catch_up(self)
 
     def go_on(self) -> None:
         """Go on with what waits: there may be room again."""
-        if self.lagging.is_beyond(self.offset):
+        if self.slow_receivers.is_beyond(self.offset):
             self.skip()
         else:
             self.session.context.catch_up(self)
@@ -109,11 +109,11 @@ class SlowReceiver:
 
     def leave(self) -> None:
         """End: the receiver has caught up, or its client has gone."""
-        session, partition_id = self.session, self.lagging.feed.partition_id
+        session, partition_id = self.session, self.slow_receivers.feed.partition_id
         session.slow_receivers.pop(partition_id, None)
         if not session.slow_receivers:
             session.live_bytes_max = session.context.receiver_bytes_max
-        self.lagging.remove(self)
+        self.slow_receivers.remove(self)
         catch_up = session.context.feeds.catch_up(partition_id)
         if catch_up is not None:
             catch_up.discard(self)
@@ -135,7 +135,7 @@ class SlowReceiver:
 
     def replace(self, subscription: Subscription, live: Mapping[int, int]) -> None:
         """Another one takes the place of a subscription, from the ``live`` offsets on."""
-        partition_id = self.lagging.feed.partition_id
+        partition_id = self.slow_receivers.feed.partition_id
         start, end = (one.get(partition_id, 0) for one in (subscription.starts, live))
         if max(start, self.offset) < end:
             self.replaced[subscription.topic_filter] = EndedSubscription(
@@ -173,7 +173,7 @@ class SlowReceiver:
         if min(run.qos, match.qos):
             return count
         if not run.qos and was_live(run):  # it left early
-            start = max(start, min(stop, self.early_from - run.base_offset))
+            start = max(start, min(stop, self.unsent_from - run.base_offset))
         expiry_s = None
         if run.expires_at_unix_ms:
             clock = self.session.context.clock
@@ -189,16 +189,16 @@ class SlowReceiver:
     def take_mixed_topics(
         self,
         mixed: MixedTopicBatch,
-        places: range,
+        indexes: range,
         matches: "Mapping[PublishRun, SubscriberMatch]",
         feed: FeedPort,
     ) -> int | None:
         """See ``CatchUp``, and ``send_mixed_topics``, which does the same for QoS 1 and 2."""
         context, connection = self.session.context, self.session.connection
-        start, stop, offset = places.start, places.stop, mixed.base_offset + places.start
+        start, stop, offset = indexes.start, indexes.stop, mixed.base_offset + indexes.start
         if connection is None or not self.is_ready:
             return start
-        if connection.topic_alias_maximum or offset < self.early_from:
+        if connection.topic_alias_maximum or offset < self.unsent_from:
             return None
         kinds, payloads = mixed.kinds[start:stop], mixed.payloads[start:stop]
         room_bytes = connection.packet_bytes_max - max(map(len, payloads)) - HEAD_BYTES_MAX

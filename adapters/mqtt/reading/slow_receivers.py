@@ -18,10 +18,10 @@ from adapters.mqtt.reading.slow_receiver import SlowReceiver
 from adapters.mqtt.wire import PUBLISHES, MixedTopicPublishes, PublishRun
 from gateway.clock import Clock
 
-MARKS: Final = 256  # steps in which the bounds are measured
+LAG_SAMPLES: Final = 256  # steps in which the bounds are measured
 _FAR: Final = 1 << 62
 
-Early = PublishRun | MixedTopicPublishes
+LivePublishes = PublishRun | MixedTopicPublishes
 
 
 class LagBounds(NamedTuple):
@@ -34,7 +34,7 @@ class LagBounds(NamedTuple):
 NO_BOUNDS: Final = LagBounds()
 
 
-class _Mark(NamedTuple):
+class _LagSample(NamedTuple):
     """The live end at some time: its offset, and the bytes that had come before it."""
 
     offset: int
@@ -55,15 +55,15 @@ class SlowReceivers:
         self._bounds = bounds
         self._issued = 0  # messages that have left early
         self._seen = 0  # of these, up to which number the log has them
-        self._pending: deque[Early] = deque()  # not seen yet, since there are members
-        self._last: Early | None = None  # of those that left early, until all are seen
+        self._pending: deque[LivePublishes] = deque()  # not seen yet, since there are members
+        self._last: LivePublishes | None = None  # of those that left early, until all are seen
         self._waiting: list[SlowReceiver] = []  # whose offsets are not known, by number
         self._bytes = 0
-        self._marks: deque[_Mark] = deque()
+        self._samples: deque[_LagSample] = deque()
 
-    def number(self, early: Early) -> None:
+    def number(self, early: LivePublishes) -> None:
         """Number messages of QoS 0 that are about to leave, the log having taken them."""
-        early.left_early = self._issued + 1
+        early.live_number = self._issued + 1
         self._issued += len(early.payloads)
         self._last = early
         if self.members:
@@ -86,7 +86,7 @@ class SlowReceivers:
 
     def _fall_behind(self, session: "SessionPort", run: PublishRun) -> SlowReceiver:
         """Let a session be behind from a run on."""
-        number, offset = run.left_early, self.feed.live_offset
+        number, offset = run.live_number, self.feed.live_offset
         if not number:
             number, offset = self._issued + 1, run.base_offset
         slow_receiver = SlowReceiver(session, self, number, offset)
@@ -94,8 +94,8 @@ class SlowReceivers:
             self._pending.append(self._last)  # the log may show a part of it first
         self.members[session] = slow_receiver
         insort(self._waiting, slow_receiver, key=_number)
-        if self._is_mark_due():
-            self._mark(offset)
+        if self._is_sample_due():
+            self._sample(offset)
         return slow_receiver
 
     def remove(self, slow_receiver: SlowReceiver) -> None:
@@ -105,7 +105,7 @@ class SlowReceivers:
             self._waiting.remove(slow_receiver)
         if not self.members:
             self._pending.clear()
-            self._marks.clear()
+            self._samples.clear()
 
     def join(self, slow_receiver: SlowReceiver) -> None:
         """Let a receiver that has read the whole log go on live.
@@ -119,7 +119,7 @@ class SlowReceivers:
         if self.members:  # others, or it is behind again
             self._pending = deque(pending)
 
-    def _give(self, session: "SessionPort", early: Early) -> None:
+    def _give(self, session: "SessionPort", early: LivePublishes) -> None:
         context = session.context
         for whole in early.runs() if isinstance(early, MixedTopicPublishes) else (early,):
             run = self._not_seen(whole)
@@ -131,13 +131,13 @@ class SlowReceivers:
 
     def _not_seen(self, run: PublishRun) -> PublishRun | None:
         """Return what of a run the log does not have yet: of one that was cut it may have some."""
-        seen = self._seen - run.left_early + 1
+        seen = self._seen - run.live_number + 1
         if seen <= 0:
             return run
         if seen >= len(run.payloads):
             return None
         rest = run.part(run.payloads[seen:], qos=run.qos)
-        rest.left_early = run.left_early + seen
+        rest.live_number = run.live_number + seen
         return rest
 
     def close(self) -> None:
@@ -165,9 +165,9 @@ class SlowReceivers:
 
     def _see_native(self, offset: int, native: object) -> bool:
         """Learn where messages that left early lie; False for others."""
-        if not isinstance(native, PUBLISHES) or not native.left_early:
+        if not isinstance(native, PUBLISHES) or not native.live_number:
             return False
-        self._see(native.left_early, len(native.payloads), offset)
+        self._see(native.live_number, len(native.payloads), offset)
         return True
 
     def see(self, run: PublishRun) -> int:
@@ -191,7 +191,7 @@ class SlowReceivers:
         pending, seen = self._pending, self._seen
         if seen >= self._issued:
             self._last = None
-        while pending and pending[0].left_early + len(pending[0].payloads) <= seen + 1:
+        while pending and pending[0].live_number + len(pending[0].payloads) <= seen + 1:
             pending.popleft()
         while self._waiting and self._waiting[0].number <= seen + 1:
             self._waiting.pop(0).begin(end)
@@ -211,33 +211,33 @@ class SlowReceivers:
     def grow(self, size_bytes: int, end: int) -> None:
         """Note how the log grows; who is too far back skips to what is new."""
         self._bytes += size_bytes
-        if not self._is_mark_due():
+        if not self._is_sample_due():
             return
-        self._mark(end)
+        self._sample(end)
         for slow_receiver in tuple(self.members.values()):
             if self.is_beyond(slow_receiver.offset):
                 slow_receiver.skip()
 
     def is_beyond(self, offset: int) -> bool:
         """Say whether a place is further back than the bounds allow."""
-        marks, bounds = self._marks, self._bounds
+        marks, bounds = self._samples, self._bounds
         bytes_min = self._bytes - bounds.bytes_max
         ms_min = self._clock.monotonic_ms() - bounds.ms_max
         while marks and (marks[0].bytes_before < bytes_min or marks[0].ms < ms_min):
             marks.popleft()
         return offset < (marks[0].offset if marks else self.feed.live_offset)
 
-    def _is_mark_due(self) -> bool:
+    def _is_sample_due(self) -> bool:
         """Say whether the last mark is too long ago for who falls behind now."""
-        if not self._marks:
+        if not self._samples:
             return True
-        last, bounds = self._marks[-1], self._bounds
+        last, bounds = self._samples[-1], self._bounds
         return self._bytes - last.bytes_before >= max(
-            bounds.bytes_max // MARKS, 1
-        ) or self._clock.monotonic_ms() - last.ms >= max(bounds.ms_max // MARKS, 1)
+            bounds.bytes_max // LAG_SAMPLES, 1
+        ) or self._clock.monotonic_ms() - last.ms >= max(bounds.ms_max // LAG_SAMPLES, 1)
 
-    def _mark(self, offset: int) -> None:
-        self._marks.append(_Mark(offset, self._bytes, self._clock.monotonic_ms()))
+    def _sample(self, offset: int) -> None:
+        self._samples.append(_LagSample(offset, self._bytes, self._clock.monotonic_ms()))
 
 
 def _number(slow_receiver: SlowReceiver) -> int:

@@ -37,7 +37,7 @@ class WantedTopics:
         self._counts: list[int] = []  # of them, when each of the followers came in
         self._exact: set[bytes] = set()
         self._root: _Node = {}
-        self._known = _Known(self._look)
+        self._known = _Known(self._is_wanted)
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -89,7 +89,7 @@ class WantedTopics:
         return WantedKeys(frozenset(exact), _shortest(prefixes), self._matches_key)
 
     def _matches_key(self, key: bytes) -> bool:
-        """Say the same as ``_look``, in any thread: nothing is remembered."""
+        """Say the same as ``_is_wanted``, in any thread: nothing is remembered."""
         return key in self._exact or _matches(self._root, key)
 
     def _add_filter(self, topic_filter: str) -> None:
@@ -112,19 +112,19 @@ class WantedTopics:
             self._known.clear()
             self._filters.append(data)
 
-    def _look(self, topic: bytes) -> bool:
+    def _is_wanted(self, topic: bytes) -> bool:
         return topic in self._exact or _matches(self._root, topic)
 
 
 class _Known(dict[bytes, bool]):
     """Answers that are remembered: one that is there costs no step of Python."""
 
-    def __init__(self, look: Callable[[bytes], bool]) -> None:
+    def __init__(self, find: Callable[[bytes], bool]) -> None:
         super().__init__()
-        self._look = look
+        self._find = find
 
     def __missing__(self, topic: bytes) -> bool:
-        found = self._look(topic)
+        found = self._find(topic)
         if len(topic) <= KNOWN_TOPIC_BYTES_MAX:
             if len(self) >= KNOWN_TOPICS_MAX:
                 self.clear()
@@ -155,8 +155,8 @@ def _matches(root: _Node, topic: bytes) -> bool:
 
 def _first_wildcard(topic_filter: bytes) -> int:
     """Return where the first wildcard is, -1 when there is none: it is a level of its own."""
-    places = [at for at in (topic_filter.find(_PLUS), topic_filter.find(_BELOW)) if at >= 0]
-    return min(places, default=-1)
+    wildcards = [at for at in (topic_filter.find(_PLUS), topic_filter.find(_BELOW)) if at >= 0]
+    return min(wildcards, default=-1)
 
 
 def _shortest(prefixes: list[bytes]) -> tuple[bytes, ...]:

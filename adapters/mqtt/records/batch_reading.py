@@ -9,7 +9,7 @@ from adapters.mqtt.records.mixed_topic_batch import (
     MIXED_TOPICS_MAX,
     MixedTopicBatch,
 )
-from adapters.mqtt.records.record_columns import Places, slice_record, stretch_of
+from adapters.mqtt.records.record_columns import FieldPositions, slice_record, stretch_of
 from adapters.mqtt.records.record_kinds import begin_run, is_wanted, kind_of
 from adapters.mqtt.records.record_skipping import TOPIC_BYTES, skip_records
 from adapters.mqtt.route_config import RouteConfig
@@ -63,15 +63,15 @@ class BatchReading:
     def _take(self) -> None:
         """Take the next record, and those that are as it is."""
         start, previous_delta = self._position, self._offset_delta
-        offset_delta, key, value, places = slice_record(self._data, start)
-        self._position = end = places[-1]
+        offset_delta, key, value, positions = slice_record(self._data, start)
+        self._position = end = positions[-1]
         self._offset_delta = offset_delta
         self._left -= 1
         if not previous_delta < offset_delta <= self._header.last_offset_delta:
             raise IndexError(f"offset delta {offset_delta}")
         if self._header.base_offset + offset_delta < self._from_offset:
             return
-        kind = (key, self._data[places[-2] : end], value is None)
+        kind = (key, self._data[positions[-2] : end], value is None)
         follows = offset_delta == previous_delta + 1
         if not (follows and kind == self._shared) and not self._begin(
             kind, start, follows=follows
@@ -79,12 +79,12 @@ class BatchReading:
             return
         self._payloads.append(value or b"")
         if self._left and value is not None and len(self._payloads) >= _STRETCH_AFTER:
-            self._take_stretch(start, places)
+            self._take_stretch(start, positions)
 
-    def _take_stretch(self, start: int, places: Places) -> None:
+    def _take_stretch(self, start: int, positions: FieldPositions) -> None:
         # As many as there are already: what is read in vain stays below what was of use.
         count_max = min(self._left, len(self._payloads))
-        stretch = stretch_of(self._data, start, self._offset_delta, places, count_max)
+        stretch = stretch_of(self._data, start, self._offset_delta, positions, count_max)
         self._payloads += stretch
         self._position += len(stretch) * (self._position - start)
         self._offset_delta += len(stretch)
@@ -132,10 +132,10 @@ class BatchReading:
         )
         last, alike, room_bytes = None, 0, MIXED_TOPICS_BYTES_MAX
         for delta in range(first_delta, first_delta + min(self._left + 1, MIXED_TOPICS_MAX)):
-            found_delta, key, value, places = slice_record(data, position)
+            found_delta, key, value, positions = slice_record(data, position)
             if found_delta != delta or delta > self._header.last_offset_delta or value is None:
                 break
-            kind = kind_of(key, data[places[-2] : places[-1]], route)
+            kind = kind_of(key, data[positions[-2] : positions[-1]], route)
             if kind is None or (wants is not None and not wants(kind.topic)):
                 break
             alike = alike + 1 if kind is last else 1
@@ -145,7 +145,7 @@ class BatchReading:
             last = kind
             kinds.append(kind)
             payloads.append(value)
-            position = places[-1]
+            position = positions[-1]
         if len(kinds) < 2:  # noqa: PLR2004 - one by itself is a run
             return False
         self._runs.append(

@@ -26,9 +26,9 @@ class MixedTopicBatch:
         self.kinds = kinds
         self.payloads = payloads
 
-    def runs(self, places: range) -> Iterator[PublishRun]:
-        """Yield messages at some places as runs of one message each."""
-        for at in places:
+    def runs(self, indexes: range) -> Iterator[PublishRun]:
+        """Yield messages at some indexes as runs of one message each."""
+        for at in indexes:
             kind = self.kinds[at]
             run = kind.part([self.payloads[at]], qos=kind.qos)
             run.base_offset = self.base_offset + at

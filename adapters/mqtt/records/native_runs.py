@@ -21,10 +21,10 @@ def runs_of_native(native: object) -> Sequence[PublishRun]:
     return (native,)
 
 
-def have_left(natives: Sequence[tuple[int, object]]) -> bool:
+def were_live(natives: Sequence[tuple[int, object]]) -> bool:
     """Say whether nothing of an append is new, and few will read it: no runs are made then."""
     return all(
-        type(native) is MixedTopicPublishes and native.left_early for _, native in natives
+        type(native) is MixedTopicPublishes and native.live_number for _, native in natives
     )
 
 

@@ -15,11 +15,13 @@ _DELTAS: Final = ((_ONE_BYTE, 0), (_VARINT_CONTINUES, 64))  # and which delta is
 
 # Where the parts of a record lie: offset delta and what follows it, value and what follows it
 # (the headers), and where the next record begins.
-Places = tuple[int, int, int, int, int]
+FieldPositions = tuple[int, int, int, int, int]
 
 
-def slice_record(data: bytes, position: int) -> tuple[int, bytes | None, bytes | None, Places]:
-    """Return offset delta, key, value, and the places of the record that begins at a position.
+def slice_record(
+    data: bytes, position: int
+) -> tuple[int, bytes | None, bytes | None, FieldPositions]:
+    """Return offset delta, key, value, and the positions of the record that begins at a position.
 
     Varints of one byte are decoded in place, as in ``gateway.records``. Errors: ``IndexError``.
     """
@@ -47,14 +49,14 @@ def slice_record(data: bytes, position: int) -> tuple[int, bytes | None, bytes |
 
 
 def stretch_of(
-    data: bytes, start: int, offset_delta: int, places: Places, count_max: int
+    data: bytes, start: int, offset_delta: int, positions: FieldPositions, count_max: int
 ) -> list[bytes]:
     """Return the values of records that follow one and are as it is, but for value and offset.
 
     They have the same size, so the interpreter sees columns and no records: 0.2 us for each
     against 1.5 us. Empty when one of them differs in anything else: then each is looked at.
     """
-    delta_at, delta_end, value_at, value_end, end = places
+    delta_at, delta_end, value_at, value_end, end = positions
     width = delta_end - delta_at
     if width > len(_DELTAS):
         return []

@@ -187,12 +187,12 @@ class ClientSession:
     def take_mixed_topics(
         self,
         mixed: MixedTopicBatch,
-        places: range,
+        indexes: range,
         matches: Mapping[PublishRun, SubscriberMatch],
         feed: FeedPort,
     ) -> int | None:
         """See ``CatchUp``."""
-        return send_mixed_topics(self, mixed, places, matches, feed.partition_id)
+        return send_mixed_topics(self, mixed, indexes, matches, feed.partition_id)
 
     def send_run(  # noqa: PLR0913 - all that makes one delivery differ from another
         self,

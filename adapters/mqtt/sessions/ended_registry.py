@@ -88,11 +88,11 @@ class EndedRegistry:
         if session.ended is None:
             return
         self._attached[session] = None
-        self.look(session)
+        self.drop_forbidden(session)
         for one in session.ended.by_number.values():
             self._index.add(one)
 
-    def look(self, session: "SessionPort") -> bool:
+    def drop_forbidden(self, session: "SessionPort") -> bool:
         """Forget what an attached session may not read any more; say whether there was any."""
         if session.ended is None or session.connection is None:
             return False

@@ -14,7 +14,7 @@ from adapters.mqtt.delivery.exact_denials import ExactDenials
 from adapters.mqtt.ports import ContextPort, GroupPort, SessionPort
 from adapters.mqtt.sessions.ended_registry import EndedRegistry
 
-LOOKED_AT_PER_TURN: Final = 200  # subscriptions, before others are served
+CHECKED_PER_TURN: Final = 200  # subscriptions, before others are served
 
 NOTHING: Final[frozenset[str]] = frozenset()
 
@@ -80,20 +80,20 @@ class ReadAccess:
         Who comes meanwhile is looked at by the rules of that moment.
         """
         self._exact_denials.renew()
-        looked_at = 0
+        checked = 0
         for session in tuple(self._sessions):
             if not session.is_attached or session.connection is None:
                 continue
-            self.look(session)
-            looked_at += len(session.subscriptions) + len(session.ended or ())
-            if looked_at >= LOOKED_AT_PER_TURN:
-                looked_at = 0
+            self.check_session(session)
+            checked += len(session.subscriptions) + len(session.ended or ())
+            if checked >= CHECKED_PER_TURN:
+                checked = 0
                 await asyncio.sleep(0)
 
-    def look(self, session: "SessionPort") -> None:
+    def check_session(self, session: "SessionPort") -> None:
         """Put out of force what an attached session may not read, and in force what it may."""
         context = self._context
-        is_less = context.endings.look(session)
+        is_less = context.endings.drop_forbidden(session)
         before, session.forbidden = session.forbidden, forbidden_to(session)
         for name in session.forbidden - before:
             subscription = session.subscriptions[name]

@@ -129,14 +129,14 @@ class _Redelivery:
         return found
 
     async def _send_part(
-        self, inflight: Inflight, run: PublishRun, places: range, first_seq: int
+        self, inflight: Inflight, run: PublishRun, indexes: range, first_seq: int
     ) -> None:
         """Send messages of ``run`` again, as there is room for them.
 
         ``first_seq`` is that of place 0. Those that have expired, or are too large now, are
         settled.
         """
-        at, stop = places.start, places.stop
+        at, stop = indexes.start, indexes.stop
         while not self._is_over:
             room = self._room()
             first, end = self._outbox.next_due(first_seq + at, first_seq + stop, max(room, 1))
@@ -168,11 +168,11 @@ class _Redelivery:
             expiry_s=expiry_s,
         )
 
-    def _send(self, form: PublishForm, places: range, first_seq: int) -> int:
+    def _send(self, form: PublishForm, indexes: range, first_seq: int) -> int:
         """Send what there is room for, as much as goes at once; return up to where all is done."""
         context, connection = self._context, self._connection
         count_max = max(context.receiver_bytes_max // form.largest_bytes, 1)
-        at, stop = places.start, min(places.stop, places.start + count_max)
+        at, stop = indexes.start, min(indexes.stop, indexes.start + count_max)
         for start, end in fitting_parts(form, at, stop, connection.packet_bytes_max):
             context.counters.too_large += self._drop(first_seq + at, first_seq + start)
             context.counters.redelivered += end - start

@@ -68,10 +68,10 @@ class SessionContext:
         self.groups: dict[str, ShareGroup] = {}  # by the filter as members write it
         self.lanes = ShareLanes(clock, feeds, self.groups, shares)
         self._writer = JournalWriter(store, self.lanes)
-        self.returning = MemberRedelivery(feeds, self.lanes, self.start)
+        self.member_redelivery = MemberRedelivery(feeds, self.lanes, self.start)
         self.subscription_count = 0  # of all sessions, shared ones too
         self.pace = Pace()  # of long SUBSCRIBEs, all together
-        self.leaving = DisconnectedFilters(distributor.trie, self.pace, self.start)
+        self.disconnected_filters = DisconnectedFilters(distributor.trie, self.pace, self.start)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def stop(self) -> None:
@@ -108,7 +108,7 @@ class SessionContext:
         self.endings.attach(session)
         session.forbidden = forbidden_to(session)
         session.forget_retained(session.forbidden)
-        self.leaving.come_back(session, _own_filters(session, session.forbidden))
+        self.disconnected_filters.come_back(session, _own_filters(session, session.forbidden))
         if len(session.subscriptions) > FILTERS_PER_STEP:
             self.distributor.trie.forget_matches()
         for name in tuple(session.subscriptions):
@@ -132,7 +132,7 @@ class SessionContext:
         session.is_redelivering = False
         if session.on_progress is not None:
             session.on_progress()
-        self.leaving.leave(session, _own_filters(session, session.subscriptions))
+        self.disconnected_filters.leave(session, _own_filters(session, session.subscriptions))
         session.behind = {}
         for group in tuple(session.groups.values()):
             self.part(group, session)
@@ -182,7 +182,7 @@ class SessionContext:
         group = self._group(subscription.group, subscription.topic_filter)
         is_first = not group.is_kept
         group.members[session] = subscription
-        group.look_again()
+        group.update_is_kept()
         session.groups[name] = group
         if session.is_attached:
             self.join(group, session)
@@ -242,7 +242,7 @@ class SessionContext:
         assert subscription.group is not None
         group = self._group(subscription.group, subscription.topic_filter)
         group.members[session] = subscription
-        group.look_again()
+        group.update_is_kept()
         session.groups[group.written] = group
 
     def join(self, group: GroupPort, session: SessionPort) -> None:
@@ -256,7 +256,7 @@ class SessionContext:
         if len(group.online) == 1 and group.positions:
             group.behind = self._positions_to_read(group, group.positions)
             group.positions = {}
-        group.look_again()
+        group.update_is_kept()
         if session.is_kept:
             group.keep()
             self.dirty_groups.add(group)
@@ -267,7 +267,7 @@ class SessionContext:
         if session not in group.online:
             return
         group.online.remove(session)
-        group.look_again()
+        group.update_is_kept()
         if group.online:
             return
         self._leave_catch_ups(group, group.behind)
@@ -281,7 +281,7 @@ class SessionContext:
         """A member has unsubscribed, or its session is over."""
         self.part(group, session)
         group.members.pop(session, None)
-        group.look_again()
+        group.update_is_kept()
         if not group.members:
             self.groups.pop(group.written, None)
             group.end()

@@ -58,7 +58,7 @@ class GroupServices(ContextPort, Protocol):
         ...
 
     @property
-    def returning(self) -> Dealer:
+    def member_redelivery(self) -> Dealer:
         """The delivery of messages that were given back."""
         ...
 
@@ -109,7 +109,7 @@ class ShareGroup:
         """See ``GroupPort``."""
         self.context.lanes.forget(self)
 
-    def look_again(self) -> None:
+    def update_is_kept(self) -> None:
         """Members have changed: say whether a session outlives its connection, and so the group."""
         self.is_kept = any(member.is_kept for member in self.members)
 
@@ -149,7 +149,7 @@ class ShareGroup:
         if lane is None:
             lane = self.context.lanes.open(self, feed, run.base_offset + start)
         elif lane in self.returning:
-            self.context.returning.deal(self)
+            self.context.member_redelivery.deal(self)
             return 0
         if run.expires_at_unix_ms and self._expiry_s(run) == EXPIRED:
             self.context.counters.expired += stop - start
@@ -168,7 +168,7 @@ class ShareGroup:
     def take_mixed_topics(
         self,
         mixed: MixedTopicBatch,  # noqa: ARG002 - members are picked by topic
-        places: range,  # noqa: ARG002
+        indexes: range,  # noqa: ARG002
         matches: "Mapping[PublishRun, SubscriberMatch]",  # noqa: ARG002
         feed: FeedPort,  # noqa: ARG002
     ) -> None:
@@ -284,7 +284,7 @@ class ShareGroup:
     def go_on(self) -> None:
         """A member may have room again."""
         if self.returning:
-            self.context.returning.deal(self)
+            self.context.member_redelivery.deal(self)
         if self.behind:
             self.context.catch_up(self)
 

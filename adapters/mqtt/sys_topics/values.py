@@ -56,7 +56,7 @@ class SysTopics:
 
     def update(self, totals: Totals, now_monotonic_ms: int) -> list[tuple[bytes, bytes]]:
         """Take in new figures; return (topic, payload) of those that changed."""
-        figures = _figures(totals)
+        figures = _values_by_name(totals)
         figures["version"] = f"headgate version {self._version}"
         uptime_s = (now_monotonic_ms - self._started_ms) // _MS_PER_S
         figures["uptime"] = f"{uptime_s} seconds"
@@ -95,7 +95,7 @@ class SysTopics:
         self._before = counts
 
 
-def _figures(totals: Totals) -> dict[str, str]:
+def _values_by_name(totals: Totals) -> dict[str, str]:
     clients_total = totals.clients_connected + totals.clients_disconnected
     numbers = {
         "clients/connected": totals.clients_connected,

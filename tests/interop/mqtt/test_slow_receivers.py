@@ -80,7 +80,7 @@ def dropped(gateway: MqttGateway) -> int:
     return int(next(float(value) for key, value in rows if key == name))
 
 
-def lagging(gateway: MqttGateway) -> int:
+def slow_receivers(gateway: MqttGateway) -> int:
     return int(gateway.metric("headgate_mqtt_lagging_receivers"))
 
 
@@ -98,11 +98,11 @@ def test_a_burst_reaches_who_reads_it_later(tmp_path: Path) -> None:
     with slow_gateway(tmp_path) as gateway, SlowReader(gateway) as reader:
         before_bytes = resident_bytes(gateway.pid)
         publish_burst(gateway)
-        wait_until(lambda: lagging(gateway) == 1, within_s=DONE_S_MAX, what="it lags")
+        wait_until(lambda: slow_receivers(gateway) == 1, within_s=DONE_S_MAX, what="it lags")
         assert resident_bytes(gateway.pid) - before_bytes < GROWTH_BYTES_MAX
         reader.read()
         wait_until(lambda: len(reader.numbers) >= COUNT, within_s=DONE_S_MAX, what=WHAT)
-        wait_until(lambda: not lagging(gateway), within_s=DONE_S_MAX, what=WHAT)
+        wait_until(lambda: not slow_receivers(gateway), within_s=DONE_S_MAX, what=WHAT)
         assert resident_bytes(gateway.pid) - before_bytes < GROWTH_BYTES_MAX
         publish_burst(gateway)  # to who is live again, and reads
         wait_until(lambda: len(reader.numbers) >= 2 * COUNT, within_s=DONE_S_MAX, what=WHAT)
@@ -126,6 +126,6 @@ def test_what_is_beyond_the_bounds_is_dropped_and_counted(
             within_s=DONE_S_MAX,
             what=WHAT,
         )
-        wait_until(lambda: not lagging(gateway), within_s=DONE_S_MAX, what=WHAT)
+        wait_until(lambda: not slow_receivers(gateway), within_s=DONE_S_MAX, what=WHAT)
         assert len(reader.numbers) + dropped(gateway) == COUNT
         assert reader.numbers == sorted(set(reader.numbers))

@@ -232,7 +232,7 @@ async def test_rules_that_end_a_right_end_the_rest(tmp_path: Path) -> None:
         session.connection.access = cast(
             "Any", SimpleNamespace(may_subscribe=lambda topic_filter: topic_filter != "t")
         )
-        one.adapter.node.context.endings.look(session)
+        one.adapter.node.context.endings.drop_forbidden(session)
         await subscriber.acknowledge(first)
         await subscriber.silent()
         one.adapter.node.sessions.checkpoint()

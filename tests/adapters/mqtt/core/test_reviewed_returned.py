@@ -40,9 +40,9 @@ async def test_what_is_a_full_members_waits_until_it_has_room(tmp_path: Path) ->
         await first.leave()
         await until(lambda: bool(group.returning))
         assert group.is_ready, "the other has room"
-        await until(lambda: not context.returning.dealing)
+        await until(lambda: not context.member_redelivery.dealing)
         await turns(5)
-        assert not context.returning.dealing
+        assert not context.member_redelivery.dealing
         assert sum(one.lane.returned_count for one in group.returning) == 3
         assert payloads(await owner.take(5))[2:] == numbered(3)
         assert not group.returning
@@ -65,7 +65,7 @@ async def test_what_was_returned_stays_when_the_last_member_goes_during_a_read(
             await one.gone("a")
             assert not group.online
             reads.go.set()
-            await until(lambda: not context.returning.dealing)
+            await until(lambda: not context.member_redelivery.dealing)
         assert sum(one.lane.returned_count for one in group.returning) == 3
         back = await one.client("a", kept=True)
         assert payloads(await back.take(3)) == numbered(3)

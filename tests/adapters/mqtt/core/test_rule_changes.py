@@ -289,7 +289,7 @@ async def test_who_is_being_served_of_the_log_gets_nothing_after_rules_have_chan
             session.connection.access = cast(
                 "Any", SimpleNamespace(may_subscribe=lambda _filter, **_how: False)
             )
-        await one.adapter.node.rights.rules_changed()
+        await one.adapter.node.read_access.rules_changed()
         left.append("denied")
         await until(lambda: not any(session.behind for session in sessions))
         assert left == ["left", "denied"]

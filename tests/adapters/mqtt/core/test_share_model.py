@@ -185,7 +185,7 @@ class World:
         return bool(
             group.behind
             or group.returning
-            or context.returning.dealing
+            or context.member_redelivery.dealing
             or any(session.outbox.count for session in self.one.adapter.node.sessions)
         )
 

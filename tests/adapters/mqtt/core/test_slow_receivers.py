@@ -144,7 +144,7 @@ async def test_a_full_disk_keeps_nobody_behind(tmp_path: Path) -> None:
             await publish(publisher, "t", [b"refused"])
         assert session.slow_receivers
         feeds = list(one.adapter.node.feeds)
-        await until(lambda: not any(feed.lagging._waiting for feed in feeds))
+        await until(lambda: not any(feed.slow_receivers._waiting for feed in feeds))
         connection.resume_writing()
         await publish(publisher, "t", [b"kept"])
         found = await client.messages(2)

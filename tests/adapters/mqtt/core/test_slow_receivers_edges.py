@@ -146,13 +146,13 @@ async def test_what_the_log_shows_in_parts_comes_whole(tmp_path: Path) -> None:
         assert isinstance(slow_receiver, SlowReceiver)
         connection.resume_writing()
         assert payloads(await client.messages(1)) == [FILLER]
-        lagging, offset = slow_receiver.lagging, slow_receiver.start
-        assert isinstance(lagging, SlowReceivers)
+        slow_receivers, offset = slow_receiver.slow_receivers, slow_receiver.start
+        assert isinstance(slow_receivers, SlowReceivers)
         part = PublishRun(b"t", numbered(4), client_id="p")
         part.base_offset = offset
-        lagging.see(part)
-        lagging._seen_all(offset + 4)
-        lagging.join(slow_receiver)  # those four have come from the log
+        slow_receivers.see(part)
+        slow_receivers._seen_all(offset + 4)
+        slow_receivers.join(slow_receiver)  # those four have come from the log
         assert payloads(await client.messages(5)) == numbered(5, start=4)
         one.live.storage.release()
         await one.delivered()

@@ -195,8 +195,13 @@ class World:
         found = await self.message()
         assert found.payload.split(b" ")[1] == b"%d" % published[TOPICS[0], "qos0"][-1]
         for feed in self.one.adapter.node.feeds:
-            lagging = feed.lagging
-            kept = [*lagging.members, *lagging._pending, *lagging._waiting, *lagging._marks]
+            slow_receivers = feed.slow_receivers
+            kept = [
+                *slow_receivers.members,
+                *slow_receivers._pending,
+                *slow_receivers._waiting,
+                *slow_receivers._samples,
+            ]
             assert kept == []
 
     async def message(self) -> wire.Received:

@@ -48,7 +48,7 @@ class LogFeed:
         self._per_read = per_read
         self._skipped: Counter[str] = Counter()
         self.live_offset = live_offset
-        self.lagging = SimpleNamespace(members={})  # nobody is too slow for QoS 0
+        self.slow_receivers = SimpleNamespace(members={})  # nobody is too slow for QoS 0
         self.log_start_offset = 0
         self.file_batches = 0  # of each file that has an index of keys; 0: there is none
         self.asked: list[tuple[int, int]] = []

@@ -7,7 +7,7 @@ import pytest
 
 from adapters.mqtt.ports import Subscriber
 from adapters.mqtt.reading import catch_up as catch_up_module
-from adapters.mqtt.reading.shared_scans import TURNS_A_TURN_OF_ALL, SharedScan, SharedScans
+from adapters.mqtt.reading.shared_scans import TURNS_PER_OLDEST_SCAN, SharedScan, SharedScans
 from gateway.errors import StorageUnavailable
 from tests.adapters.mqtt.reading.test_catch_up import (
     PARTITION,
@@ -127,7 +127,7 @@ async def test_who_is_a_little_behind_does_not_wait_for_all_who_are_far_behind(
     await scene.until_live()
 
     # Each of the others had one turn before, and the last of them three beside each.
-    assert scene.feed.reads.index(8_000) <= TURNS_A_TURN_OF_ALL * 51
+    assert scene.feed.reads.index(8_000) <= TURNS_PER_OLDEST_SCAN * 51
     for follower, offset in zip(scene.followers, range(0, 1_000, 20), strict=False):
         assert follower.got == wanted_of(case, follower, offset)
 
@@ -167,7 +167,7 @@ async def test_a_piece_that_cannot_be_read_does_not_hold_up_who_is_past_it(
     await until(lambda: not past.behind)
 
     turns = 400 // 10 // catch_up_module.SCAN_PIECES
-    assert failed <= TURNS_A_TURN_OF_ALL * turns
+    assert failed <= TURNS_PER_OLDEST_SCAN * turns
     scene.feed.on_read = lambda: None
     await scene.until_live()
     assert [len(one.got) for one in scene.followers] == [500, 400]
