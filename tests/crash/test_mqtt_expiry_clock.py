@@ -5,8 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.mqtt.core.rig import Client, Rig, payloads, rig
-from tests.adapters.mqtt.core.test_delayed import due
+from tests.adapters.mqtt.publishing.test_delayed import due
+from tests.adapters.mqtt.restartable_node import (
+    Client,
+    RestartableNode,
+    payloads,
+    restartable_node,
+)
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import Kind, Prop, Received
 
@@ -22,24 +27,24 @@ def left(found: Received) -> object:
     return found.value(Prop.MESSAGE_EXPIRY)
 
 
-def step(one: Rig, step_ms: int) -> None:
+def step(one: RestartableNode, step_ms: int) -> None:
     """Step, and let some time pass, in which the message does not expire."""
     one.clock.step_unix(step_ms)
     one.clock.advance(PASSED_S * 1_000)
 
 
-def let_expire(one: Rig) -> None:
+def let_expire(one: RestartableNode) -> None:
     one.clock.advance((LIVES_S - PASSED_S) * 1_000)
 
 
-async def full(one: Rig, name: str, **options: Any) -> tuple[Client, Received]:
+async def full(one: RestartableNode, name: str, **options: Any) -> tuple[Client, Received]:
     """Return a client whose window is full, and the message that fills it."""
     client = await one.client(name, found=ONE_AT_A_TIME, **options)
     await client.subscribe(("t", 1))
     return client, await _filled(one, client)
 
 
-async def _filled(one: Rig, client: Client) -> Received:
+async def _filled(one: RestartableNode, client: Client) -> Received:
     publisher = await one.client("filler")
     await publisher.publish("t", [b"first"])
     await publisher.leave()
@@ -48,7 +53,7 @@ async def _filled(one: Rig, client: Client) -> Received:
 
 @STEPS
 async def test_a_message_that_waits_for_room(tmp_path: Path, step_ms: int) -> None:
-    async with rig(tmp_path) as one:
+    async with restartable_node(tmp_path) as one:
         publisher = await one.client("p")
         for is_over in (False, True):
             reader, first = await full(one, "r")
@@ -69,7 +74,7 @@ async def test_a_message_that_waits_for_room(tmp_path: Path, step_ms: int) -> No
 @STEPS
 async def test_a_message_that_comes_after_a_step(tmp_path: Path, step_ms: int) -> None:
     """Also while unix time is held level because of a step backwards."""
-    async with rig(tmp_path) as one:
+    async with restartable_node(tmp_path) as one:
         one.clock.step_unix(step_ms)
         one.clock.advance(1_800_000)
         publisher, reader = await one.client("p"), await one.client("r")
@@ -94,7 +99,7 @@ async def test_messages_for_a_session_that_is_away(
     step_ms: int,
     is_over: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    async with rig(tmp_path) as one:
+    async with restartable_node(tmp_path) as one:
         publisher, reader = await one.client("p"), await one.client("r", kept=True)
         await reader.subscribe(("t", 1))
         await reader.leave()
@@ -112,7 +117,7 @@ async def test_messages_for_a_session_that_is_away(
 
 @STEPS
 async def test_what_is_sent_again(tmp_path: Path, step_ms: int) -> None:
-    async with rig(tmp_path) as one:
+    async with restartable_node(tmp_path) as one:
         publisher, reader = await one.client("p"), await one.client("r", kept=True)
         await reader.subscribe(("t", 1))
         await publisher.publish("t", [b"again"], found=EXPIRY)
@@ -130,7 +135,7 @@ async def test_what_is_sent_again(tmp_path: Path, step_ms: int) -> None:
 
 @STEPS
 async def test_a_retained_message(tmp_path: Path, step_ms: int) -> None:
-    async with rig(tmp_path) as one:
+    async with restartable_node(tmp_path) as one:
         one.clock.step_unix(HOUR_MS // 2)  # so that it has come after a step, and before one
         publisher, reader = await one.client("p"), await one.client("r")
         await publisher.publish("t", [b"kept"], retain=True, found=EXPIRY)
@@ -156,7 +161,7 @@ async def test_a_retained_message(tmp_path: Path, step_ms: int) -> None:
 @STEPS
 async def test_a_message_at_qos_0(tmp_path: Path, step_ms: int) -> None:
     """Also a member's share, and what another protocol has appended."""
-    async with rig(tmp_path) as one:
+    async with restartable_node(tmp_path) as one:
         publisher = await one.client("p")
         readers = [await one.client(name) for name in ("r", "m")]
         for reader, topic_filter in zip(readers, ("t", "$share/g/t"), strict=True):
@@ -170,7 +175,7 @@ async def test_a_message_at_qos_0(tmp_path: Path, step_ms: int) -> None:
 
 @STEPS
 async def test_a_shared_message(tmp_path: Path, step_ms: int) -> None:
-    async with rig(tmp_path) as one:
+    async with restartable_node(tmp_path) as one:
         publisher, member = await one.client("p"), await one.client("m", kept=True)
         await member.subscribe(("$share/g/t", 1))
         await member.leave()
@@ -192,7 +197,7 @@ async def test_a_shared_message(tmp_path: Path, step_ms: int) -> None:
 async def test_a_delayed_message_lives_from_when_it_is_due(
     tmp_path: Path, step_ms: int
 ) -> None:
-    async with rig(tmp_path) as one:
+    async with restartable_node(tmp_path) as one:
         publisher, reader = await one.client("p"), await one.client("r", kept=True)
         await reader.subscribe(("t", 1))
         await reader.leave()
@@ -206,7 +211,7 @@ async def test_a_delayed_message_lives_from_when_it_is_due(
 
 @STEPS
 async def test_a_will(tmp_path: Path, step_ms: int) -> None:
-    async with rig(tmp_path) as one:
+    async with restartable_node(tmp_path) as one:
         one.clock.step_unix(step_ms)
         one.clock.advance(1_000)
         watcher = await one.client("w")
@@ -219,7 +224,7 @@ async def test_a_will(tmp_path: Path, step_ms: int) -> None:
 
 
 async def test_a_message_that_becomes_due_after_a_step_lives_from_then(tmp_path: Path) -> None:
-    async with rig(tmp_path) as one:
+    async with restartable_node(tmp_path) as one:
         publisher, reader = await one.client("p"), await one.client("r", kept=True)
         await reader.subscribe(("t", 1))
         await reader.leave()
@@ -234,7 +239,7 @@ async def test_a_message_that_becomes_due_after_a_step_lives_from_then(tmp_path:
 @pytest.mark.parametrize("step_ms", [HOUR_MS, -HOUR_MS])
 async def test_across_a_restart_the_wall_clock_decides(tmp_path: Path, step_ms: int) -> None:
     """The new process knows of no step: what was stored before one is older, or younger, by it."""
-    async with rig(tmp_path) as one:
+    async with restartable_node(tmp_path) as one:
         publisher = await one.client("p")
         reader = await one.client("r", found=((Prop.SESSION_EXPIRY, 0xFFFFFFFF),))
         await reader.subscribe(("t", 1))

@@ -18,7 +18,7 @@ from tests.adapters.mqtt.reading.test_catch_up import (
 )
 
 
-class Passenger:
+class StubFollower:
     """A follower, as shared scans see it."""
 
     def __init__(self, offset: int) -> None:
@@ -26,7 +26,7 @@ class Passenger:
 
 
 def board(scans: SharedScans, offset: int, number: int) -> Subscriber:
-    follower = cast("Subscriber", Passenger(offset))
+    follower = cast("Subscriber", StubFollower(offset))
     scans.add(follower, number)
     return follower
 

@@ -4,14 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.mqtt.core.rig import Rig, numbered, payloads, rig
+from tests.adapters.mqtt.restartable_node import (
+    RestartableNode,
+    numbered,
+    payloads,
+    restartable_node,
+)
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import V3_1_1, V5, Prop
 
 SIZES = (0, 1, 100, 127, 128, 20_000)
 
 
-async def retain(one: Rig, stretch: dict[str, bytes], *, qos: int = 1) -> None:
+async def retain(one: RestartableNode, stretch: dict[str, bytes], *, qos: int = 1) -> None:
     publisher = await one.client("p")
     for topic, payload in stretch.items():
         await publisher.publish(topic, [payload], qos=qos, retain=True)
@@ -21,7 +26,7 @@ async def retain(one: Rig, stretch: dict[str, bytes], *, qos: int = 1) -> None:
 @pytest.mark.parametrize("qos", [0, 1, 2])
 async def test_sizes_differ_within_a_write(tmp_path: Path, qos: int, version: int) -> None:
     wanted = {f"r/{'t' * size}": b"x" * (size + 1) for size in SIZES}
-    async with rig(tmp_path) as one:
+    async with restartable_node(tmp_path) as one:
         await retain(one, wanted, qos=2)
         subscriber = await one.client("s", version=version)
         await subscriber.subscribe(("r/+", qos))
@@ -34,7 +39,7 @@ async def test_sizes_differ_within_a_write(tmp_path: Path, qos: int, version: in
 
 
 async def test_each_has_the_subscription_identifier(tmp_path: Path) -> None:  # MQTT-3.3.4-3
-    async with rig(tmp_path) as one:
+    async with restartable_node(tmp_path) as one:
         await retain(one, {"a": b"1", "b": b"2"})
         subscriber = await one.client("s")
         await subscriber.subscribe(("#", 1), found=((Prop.SUBSCRIPTION_ID, 300),))
@@ -44,7 +49,7 @@ async def test_each_has_the_subscription_identifier(tmp_path: Path) -> None:  # 
 
 @pytest.mark.parametrize("qos", [0, 1])
 async def test_what_is_too_large_is_left_out(tmp_path: Path, qos: int) -> None:
-    async with rig(tmp_path) as one:  # MQTT-3.1.2-24, MQTT-3.1.2-25
+    async with restartable_node(tmp_path) as one:  # MQTT-3.1.2-24, MQTT-3.1.2-25
         await retain(one, {"a": b"1", "b": b"x" * 200, "c": b"3"})
         subscriber = await one.client("s", found=((Prop.MAXIMUM_PACKET_SIZE, 100),))
         await subscriber.subscribe(("#", qos))
@@ -56,7 +61,7 @@ async def test_what_is_too_large_is_left_out(tmp_path: Path, qos: int) -> None:
 @pytest.mark.parametrize("qos", [1, 2])
 async def test_the_rest_of_a_write_comes_again(tmp_path: Path, qos: int) -> None:
     """MQTT-4.4.0-1: what was acknowledged does not, and identifiers stay."""
-    async with rig(tmp_path) as one:
+    async with restartable_node(tmp_path) as one:
         await retain(one, {f"r/{at}": b"%d" % at for at in range(6)}, qos=2)
         subscriber = await one.client("s", kept=True)
         await subscriber.subscribe(("r/+", qos))
@@ -77,7 +82,7 @@ async def test_the_rest_of_a_write_comes_again(tmp_path: Path, qos: int) -> None
 
 
 async def test_more_than_a_page_comes_in_order(tmp_path: Path) -> None:
-    async with rig(tmp_path) as one:
+    async with restartable_node(tmp_path) as one:
         publisher = await one.client("p")
         publisher.send(
             *[
