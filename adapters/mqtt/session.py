@@ -1,6 +1,6 @@
-"""Protocol state of one connection: order of packets, aliases and windows.
+"""Protocol state of one connection: allowed packets, topic aliases and windows.
 
-Pure: no loop, no clock. A ``ClientSession`` of the node outlives connections, this does not.
+No event loop, no clock. This state ends with the connection; a ``ClientSession`` outlives it.
 """
 
 from collections.abc import Mapping
@@ -33,24 +33,27 @@ class State(Enum):
     CLOSED = auto()
 
 
-TRANSITIONS: Final[Mapping[State, Mapping[type[Any], State]]] = {
+ALLOWED_PACKETS: Final[Mapping[State, frozenset[type[Any]]]] = {
     # MQTT-3.1.0-1: the first packet is CONNECT.
-    State.AWAIT_CONNECT: {Connect: State.AUTHENTICATING},
+    State.AWAIT_CONNECT: frozenset({Connect}),
     # MQTT-3.1.2-30: with an authentication method, only these come before CONNACK. Without one,
-    # what comes early waits, and is served when the state is CONNECTED.
-    State.AUTHENTICATING: {Auth: State.AUTHENTICATING, Disconnect: State.CLOSED},
-    State.CONNECTED: {
-        PublishRun: State.CONNECTED,
-        MixedTopicPublishes: State.CONNECTED,
-        AckRun: State.CONNECTED,
-        Subscribe: State.CONNECTED,
-        Unsubscribe: State.CONNECTED,
-        Pingreq: State.CONNECTED,
-        Auth: State.CONNECTED,
-        Disconnect: State.CLOSED,
-    },
-    State.CLOSED: {},
+    # packets that come early wait, and are served when the state is CONNECTED.
+    State.AUTHENTICATING: frozenset({Auth, Disconnect}),
+    State.CONNECTED: frozenset(
+        {
+            PublishRun,
+            MixedTopicPublishes,
+            AckRun,
+            Subscribe,
+            Unsubscribe,
+            Pingreq,
+            Auth,
+            Disconnect,
+        }
+    ),
+    State.CLOSED: frozenset(),
 }
+"""Packets that a client may send in a state; handlers move the connection to another state."""
 
 
 class InboundAliases:
@@ -63,7 +66,7 @@ class InboundAliases:
         self._topics: dict[int, bytes] = {}
 
     def resolve(self, alias: int, topic: bytes) -> bytes:
-        """Return the topic that is meant, and remember it when it came with the alias.
+        """Return the topic of an alias, and set the alias when a topic came with it.
 
         Errors: 0x94 for an alias of 0 or above ``alias_max`` (MQTT-3.3.2-8, MQTT-3.3.2-9); 0x82
         for one that was never set, with no topic beside it (section 3.3.2.3.4).
@@ -83,15 +86,15 @@ class InboundAliases:
 
 @lru_cache(maxsize=1024)
 def without_alias(properties: PublishProperties) -> PublishProperties:
-    """Return the properties of a message: its alias belongs to one hop (MQTT-3.3.2-11)."""
+    """Return the properties without the alias, which belongs to one hop (MQTT-3.3.2-11)."""
     return properties._replace(topic_alias=None)
 
 
 class InboundWindow:
     """QoS 1 and 2 messages on their way from the client (section 4.9).
 
-    It opens anew with each connection, so a message of an earlier one does not count.
-    ``count_max`` binds 5.0 only: a 3.x client is never told of it.
+    Each connection has a window of its own: messages of an earlier connection do not count.
+    ``count_max`` binds 5.0 only, as CONNACK of 3.x has no field for it.
     """
 
     __slots__ = ("_qos1_count", "_qos2_ids", "count_max")
@@ -112,7 +115,7 @@ class InboundWindow:
         return bool(self._qos2_ids)
 
     def open(self, run: PublishRun | MixedTopicPublishes) -> None:
-        """Count a run of QoS 1 or 2; one that is sent again counts once (MQTT-3.3.4-7).
+        """Count a run of QoS 1 or 2; a QoS 2 message sent twice counts once (MQTT-3.3.4-7).
 
         Error: 0x93 when the client sends more than the Receive Maximum (MQTT-3.3.4-9).
         """
@@ -125,16 +128,16 @@ class InboundWindow:
             raise MqttError(ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, msg)
 
     def has_room(self, count: int) -> bool:
-        """Say whether so many QoS 1 messages more are within the Receive Maximum."""
+        """Return whether ``count`` more QoS 1 messages are within the Receive Maximum."""
         return self.count + count <= self.count_max
 
     def close(self, run: PublishRun | MixedTopicPublishes) -> None:
-        """A run was answered for good: PUBACK, or PUBREC with an error."""
+        """Remove a run whose last answer was sent: PUBACK, or PUBREC with an error."""
         if run.qos == 1:
             self._qos1_count -= len(run.packet_ids)
         else:
             self._qos2_ids.difference_update(run.packet_ids)
 
     def release(self, run: AckRun) -> None:
-        """PUBREL came, and PUBCOMP goes."""
+        """Remove QoS 2 messages for which PUBREL has come."""
         self._qos2_ids.difference_update(run.packet_ids)

@@ -1,4 +1,4 @@
-"""One file per packet, one line per packet here. What may come when is ``session.TRANSITIONS``.
+"""Handlers: one file and one line for each packet; ``session.ALLOWED_PACKETS`` has their order.
 
 A handler is ``handle(connection, packet)``; it answers by ``connection.send``, now or later. An
 ``MqttError`` ends the connection with its reason code.
@@ -17,7 +17,7 @@ from adapters.mqtt.handlers import (
     subscribe,
     unsubscribe,
 )
-from adapters.mqtt.session import TRANSITIONS, State
+from adapters.mqtt.session import ALLOWED_PACKETS, State
 from adapters.mqtt.wire import (
     AckRun,
     Auth,
@@ -45,6 +45,6 @@ HANDLERS: Final[Mapping[type[Any], Handler]] = {
 }
 
 TABLES: Final[Mapping[State, Mapping[type[Any], Handler]]] = {
-    state: {kind: HANDLERS[kind] for kind in kinds} for state, kinds in TRANSITIONS.items()
+    state: {kind: HANDLERS[kind] for kind in kinds} for state, kinds in ALLOWED_PACKETS.items()
 }
-"""Who serves a packet in a state; what is not in the table may not come then."""
+"""Handlers of the packets that are allowed in a state; any other packet is a protocol error."""
