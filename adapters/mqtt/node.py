@@ -1,4 +1,4 @@
-"""The MQTT side of a node: its parts, made in order and taken apart again."""
+"""The MQTT parts of a node, created in order and closed again."""
 
 import asyncio
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ class Node:
     logins: LoginThrottle
 
     def stop(self) -> None:
-        """Write down where sessions stand; the log is still open."""
+        """Store the positions of sessions; the log is still open."""
         self.authorizer.after_change.remove(self.read_access.rules_changed)
         self.sys.stop()
         self.wills.close()
@@ -74,7 +74,7 @@ class Node:
 
 
 async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
-    """Make the parts and load what was kept. Errors: as ``InternalStream.load``."""
+    """Create the parts and load stored state. Errors: as ``InternalStream.load``."""
     broker, topics, clock = kernel.broker, kernel.topics, kernel.clock
     counters = Counters()
     routes = Routes(config, kernel.contributions.header_prefixes)
@@ -116,7 +116,7 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
         kernel.delays,
     )
     feeds.on_new_foreign = publishing.retain_foreign
-    together = Coalescer(broker, reserved=True)  # sessions, and what they share
+    together = Coalescer(broker, reserved=True)  # of sessions and shared subscriptions
     store = SessionStore(
         await ShardedStream.open(
             SESSIONS_TOPIC,
@@ -195,7 +195,7 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
 
 
 def _restore_inbound(sessions: Sessions, inbound: ShardedStream) -> None:
-    """Give sessions back the QoS 2 identifiers whose messages the log has."""
+    """Restore the inbound QoS 2 identifiers of sessions; remove those without a session."""
     gone = []
     for key in inbound.values:
         client_id, packet_id = parse_inbound_key(key)

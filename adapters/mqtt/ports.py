@@ -1,4 +1,4 @@
-"""Ports between the rooms of the adapter: each class of another room, as its users see it.
+"""Ports between the rooms of the adapter: interfaces of classes that other rooms use.
 
 For example, ``delivery`` sends to a ``SessionPort``; ``sessions.client_session.ClientSession`` is
 one, and ``sessions`` imports ``delivery``. So imports between rooms run one way.
@@ -48,7 +48,7 @@ class SessionConnection(Protocol):
         """Queue bytes; see ``gateway.connection``."""
 
     def fail(self, error: GatewayError) -> None:
-        """Close, because what was sent, or was to be, cannot be kept."""
+        """Close, because the record of a sent packet cannot be stored."""
 
     def taken_over(self) -> None:
         """Close, because another connection has come with this client identifier."""
@@ -61,7 +61,7 @@ class SlowReceiversPort(Protocol):
     """The receivers of one feed that are too slow for QoS 0."""
 
     def holds_back(self, session: "SessionPort", run: PublishRun) -> bool:
-        """Say whether a run of QoS 0 reaches a session later, from the log."""
+        """Return whether a session gets a run of QoS 0 later, from the log."""
 
 
 class FeedPort(Protocol):
@@ -77,7 +77,7 @@ class FeedPort(Protocol):
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that is still there."""
+        """First offset that the partition still has."""
 
     async def read(
         self, offset: int, *, end: int | None = None
@@ -108,7 +108,7 @@ class FollowerPort(Protocol):
         matches: Mapping[PublishRun, SubscriberMatch],
         feed: FeedPort,
     ) -> int | None:
-        """Take messages of mixed topics; return up to where, None: each goes by itself."""
+        """Take mixed-topic messages; return the next index, None to offer each by itself."""
 
     def on_skipped(self, count: int) -> None:
         """Count messages that are no longer in the log, or are too far back."""
@@ -126,10 +126,10 @@ class SlowReceiverPort(FollowerPort, Protocol):
     replaced: dict[str, "EndedSubscription[SessionPort]"]
 
     def replace(self, subscription: Subscription, live: Mapping[int, int]) -> None:
-        """Note that another takes the place of a subscription, from ``live`` offsets on."""
+        """Note that another subscription replaces one from the ``live`` offsets on."""
 
     def leave(self) -> None:
-        """End: it is behind no more, or its client has gone."""
+        """End: the receiver has caught up, or its client has gone."""
 
 
 class JournalPort(Protocol):
@@ -148,13 +148,13 @@ class JournalPort(Protocol):
         """Forget records that have gone from the stream."""
 
     def kept_again(self, first_seqs: Sequence[int]) -> None:
-        """Note that records which were refused before are kept now."""
+        """Note that records which were refused before are durable now."""
 
     def first_seqs(self) -> list[int]:
         """Return the first sequence numbers of all records that the stream has."""
 
     def close(self) -> None:
-        """End with the session: nothing of it is written down any more."""
+        """End with the session: nothing more is written."""
 
 
 class SessionPort(FollowerPort, Protocol):
@@ -227,7 +227,7 @@ class SessionPort(FollowerPort, Protocol):
         """Record at the next checkpoint which messages were settled."""
 
     def on_state_kept(self, base: int) -> None:
-        """Go on: a state with this base of the outbox is kept."""
+        """Go on: a state with this base of the outbox is durable."""
 
     def forget_retained(self, filters: Iterable[str]) -> None:
         """Send subscriptions no more of the retained messages that they wait for."""
@@ -257,10 +257,10 @@ class GroupPort(FollowerPort, Protocol):
         """Forget what members held: the group is over."""
 
     def update_is_kept(self) -> None:
-        """Say anew whether the group outlives its connections: members have changed."""
+        """Update ``is_kept`` after a change of members."""
 
     def offer(self, run: PublishRun, match: SubscriberMatch, feed: FeedPort | None) -> None:
-        """Deal out a new run, or note from where on the log is to be read."""
+        """Deliver a new run to members, or note the offset from which the log is to be read."""
 
 
 class CatchUpPort(Protocol):
@@ -280,13 +280,13 @@ class FeedsPort(Protocol):
         """Return the feed of a partition, None when there is none."""
 
     def catch_up(self, partition_id: int) -> CatchUpPort | None:
-        """Return where followers of a partition catch up, None when it has gone."""
+        """Return the ``CatchUp`` of a partition, None when it has gone."""
 
     def live_offsets(self) -> dict[int, int]:
         """Return the live ends by partition id."""
 
     def push_held(self) -> None:
-        """Hand out now what the loop's next turn would."""
+        """Deliver now what the loop's next turn would deliver."""
 
 
 class DistributorPort(Protocol):
@@ -314,7 +314,7 @@ class SessionStorePort(Protocol):
     """The stream that keeps sessions."""
 
     def put_state(self, session: SessionPort, on_done: OnDone | None = None) -> None:
-        """Write down how far the session is."""
+        """Store the state of a session."""
 
 
 class ContextPort(Protocol):
@@ -344,7 +344,7 @@ class ContextPort(Protocol):
         """The stream that keeps sessions."""
 
     def write_journals(self) -> None:
-        """Write down what was added this turn; send it now, or when it is kept."""
+        """Write the records of this turn; send their packets now, or when they are durable."""
 
     def write_soon(self) -> None:
         """Write the added records at the end of this turn of the loop."""
@@ -353,7 +353,7 @@ class ContextPort(Protocol):
         """Serve a follower that is behind."""
 
     def positions_of(self, session: SessionPort) -> dict[int, int]:
-        """Return where a session stands, by partition id; empty when it reads no log."""
+        """Return the offsets of a session by partition id; empty when it reads no log."""
 
     def start(self, work: Coroutine[object, object, None]) -> None:
-        """Run what goes on over turns of the loop, until the node stops."""
+        """Run a task over several turns of the loop, until the node stops."""

@@ -1,8 +1,8 @@
 """Packets of MQTT, with the specification's names.
 
-Packets that come rarely are frozen dataclasses, those that come by the million are runs: what
-one read brought of PUBLISH packets with the same topic, flags and properties, and of
-acknowledgements of one kind. Times are seconds here, as on the wire.
+Rare packets are frozen dataclasses. Frequent packets are runs: the PUBLISH packets of one read
+with the same topic, flags and properties, or the acknowledgements of one kind. Times are in
+seconds, as on the wire.
 """
 
 from collections.abc import Sequence
@@ -68,14 +68,16 @@ NO_PROPERTIES: Final = PublishProperties()
 class PublishRun:
     """Consecutive PUBLISH packets that differ in payload and packet identifier only.
 
-    As decoded: ``topic`` is checked UTF-8 (empty when only an alias was sent), ``bytes`` are
-    the packets as they came when they may go on unchanged to a receiver of ``version`` (QoS 0,
+    After decoding: ``topic`` is checked UTF-8, empty when only an alias was sent. ``data`` holds
+    the packets as they came if they may be sent unchanged to a receiver of ``version`` (QoS 0,
     not retained, no property of one hop), else None.
-    As a message of the log: ``base_offset`` is that of the first payload, the others follow
-    without a gap; ``client_id`` is the publisher's ("" when unknown); ``expires_at_unix_ms`` is
-    0 for never, by ``Clock.steady_unix_ms`` once the run is delivered. ``live_number``: the
-    number of the first message (see ``reading.slow_receivers``) of QoS 0 that was delivered
-    to who was there when it came, else 0.
+
+    After reading from the log: ``base_offset`` is the offset of the first payload; the others
+    follow without a gap. ``client_id`` is the publisher's, "" when unknown. ``expires_at_unix_ms``
+    is 0 for never, and counts by ``Clock.steady_unix_ms`` once the run is delivered.
+
+    ``live_number``: for messages of QoS 0 that were delivered before the log had them, the number
+    of the first one (see ``reading.slow_receivers``); else 0.
     """
 
     __slots__ = (
@@ -95,7 +97,7 @@ class PublishRun:
         "version",
     )
 
-    # Hot paths hand these over in order: a call with names takes 0.35 us more.
+    # Hot paths pass these by position: a call with names takes 0.35 us more.
     def __init__(  # noqa: PLR0913, PLR0917 - the fields of a packet
         self,
         topic: bytes,
@@ -125,7 +127,7 @@ class PublishRun:
         self.forms: dict[tuple[object, ...], object] | None = None  # encoded: see publish_forms
 
     def part(self, payloads: list[bytes], *, qos: int) -> "PublishRun":
-        """Return some of its messages, as a run of their own that has no offset yet."""
+        """Return some of the messages as a run of their own, without an offset."""
         part = PublishRun(
             self.topic,
             payloads,
@@ -139,7 +141,7 @@ class PublishRun:
         return part
 
     def packets(self, start: int, stop: int) -> "PublishRun":
-        """Return some of its packets as they came, before anything was made of them."""
+        """Return the packets from ``start`` to ``stop`` as a run, as they were decoded."""
         part = self.part(self.payloads[start:stop], qos=self.qos)
         part.dup = self.dup
         part.packet_ids = self.packet_ids[start:stop]
@@ -149,10 +151,10 @@ class PublishRun:
 class MixedTopicPublishes:
     """Consecutive PUBLISH packets that differ in topic, payload and packet identifier only.
 
-    Their topics take turns, so runs would be of one message each. ``like`` is one of them, for
-    what they have in common; neither QoS 2 nor DUP nor an alias nor an expiry is among that.
-    ``bytes``: of each packet, where a ``PublishRun`` has them, else none. ``live_number``: as
-    that of a run; it is set before ``runs`` is asked for.
+    Their topics alternate, so each ``PublishRun`` would have one message. ``like`` is one of the
+    messages, and has the fields that all share; QoS 2, DUP, an alias and an expiry are excluded.
+    ``data``: the bytes of each packet, where a ``PublishRun`` has them, else empty.
+    ``live_number``: as in a ``PublishRun``; it is set before ``runs`` is called.
     """
 
     __slots__ = (
@@ -184,7 +186,7 @@ class MixedTopicPublishes:
         self._runs: list[PublishRun] | None = None
 
     def part(self, place: slice) -> "MixedTopicPublishes":
-        """Return some of the messages, without what only who acknowledges them needs."""
+        """Return some of the messages, without their packet identifiers."""
         topics, payloads, data = self.topics, self.payloads, self.data
         return MixedTopicPublishes(self.like, topics[place], payloads[place], [], data[place])
 
@@ -251,7 +253,7 @@ class Will:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Section 3.1. In 3.x ``clean_start`` is Clean Session, and properties have no say.
+    """CONNECT (section 3.1). In 3.x ``clean_start`` is Clean Session; there are no properties.
 
     ``receive_maximum``, ``maximum_packet_size`` and ``topic_alias_maximum`` bind what we send.
     """
@@ -276,7 +278,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Connack:
-    """Section 3.2. ``None`` leaves a property out; 3.x sees a return code and session present."""
+    """CONNACK (section 3.2). ``None`` omits a property; 3.x has a return code only."""
 
     reason_code: ReasonCode = ReasonCode.SUCCESS
     session_present: bool = False
@@ -312,7 +314,7 @@ class SubscriptionRequest:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Section 3.8."""
+    """SUBSCRIBE (section 3.8)."""
 
     packet_id: int
     requests: tuple[SubscriptionRequest, ...]
@@ -322,7 +324,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Suback:
-    """Section 3.9. Codes 0 to 2 are the granted QoS."""
+    """SUBACK (section 3.9). Codes 0 to 2 are the granted QoS."""
 
     packet_id: int
     reason_codes: tuple[int, ...]
@@ -332,7 +334,7 @@ class Suback:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribe:
-    """Section 3.10."""
+    """UNSUBSCRIBE (section 3.10)."""
 
     packet_id: int
     topic_filters: tuple[str, ...]
@@ -341,7 +343,7 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True)
 class Unsuback:
-    """Section 3.11. 3.x has no reason codes on the wire."""
+    """UNSUBACK (section 3.11). 3.x has no reason codes on the wire."""
 
     packet_id: int
     reason_codes: tuple[int, ...]
@@ -351,12 +353,12 @@ class Unsuback:
 
 @dataclass(frozen=True, slots=True)
 class Pingreq:
-    """Section 3.12."""
+    """PINGREQ (section 3.12)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """Section 3.14. A server does not send one in 3.x."""
+    """DISCONNECT (section 3.14). A server does not send one in 3.x."""
 
     reason_code: ReasonCode = ReasonCode.SUCCESS
     session_expiry_interval: int | None = None
@@ -367,7 +369,7 @@ class Disconnect:
 
 @dataclass(frozen=True, slots=True)
 class Auth:
-    """Section 3.15; 5.0 only."""
+    """AUTH (section 3.15); 5.0 only."""
 
     reason_code: ReasonCode = ReasonCode.SUCCESS
     authentication_method: str | None = None

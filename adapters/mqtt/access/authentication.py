@@ -58,7 +58,7 @@ async def authenticate_password(
 
 
 def check_anonymous(authenticator: Authenticator) -> None:
-    """Let nobody in unnamed where login is required. Error: ``Unauthorized``."""
+    """Refuse anonymous clients where login is required. Error: ``Unauthorized``."""
     if authenticator.required:
         msg = "everybody must log in, and no user name was given"
         raise Unauthorized(msg)

@@ -37,7 +37,7 @@ ANSWERS_MAX: Final = 512  # topics remembered per connection, of QoS 0 and of th
 
 
 def principal_of(username: str | None, host: str) -> Principal:
-    """Return who a client is to the gateway; None: nobody was asked."""
+    """Return the gateway's principal of a client; None: no user name was asked for."""
     return Principal(username or ANONYMOUS, "mqtt", host)
 
 

@@ -1,4 +1,4 @@
-"""One MQTT client: read packets, let the handlers serve them, acknowledge in order."""
+"""Connection of one MQTT client: read packets, call their handlers, acknowledge in order."""
 
 import asyncio
 from collections.abc import Sequence
@@ -37,17 +37,23 @@ REQUESTS_WAITING_MAX: Final = 100  # SUBSCRIBE and UNSUBSCRIBE that are being ke
 
 
 class MqttConnection(Connection, asyncio.Protocol):
-    """One client; ``ports.SessionConnection`` is the part of it that sessions use.
+    """Connection of one client; sessions see it as a ``ports.SessionConnection``.
 
-    uvloop takes it for an ``asyncio.Protocol``: a read comes as one object, with one call.
+    It is an ``asyncio.Protocol``, so uvloop passes each read as one object, in one call.
 
-    Reads are held for these reasons: ``waiting`` (for who it is, its session, or the end of a
-    long SUBSCRIBE), ``turn`` (see ``packet_reader``), ``wal``, ``unacknowledged``, ``requests``,
-    ``writes`` (it takes nothing of what is more than ``receiver_bytes_max``), ``drain``. A slow
-    receiver alone is read from: its acknowledgements are what makes room.
+    Reads are held for these reasons:
+
+    - ``waiting``: authentication, loading of the session, or a long SUBSCRIBE is under way;
+    - ``turn``: the read was large (see ``packet_reader``);
+    - ``wal``: the log has more than it can write;
+    - ``unacknowledged``, ``requests``: too many of the client's own publishes or requests wait;
+    - ``writes``: more than ``receiver_bytes_max`` waits for the client to read;
+    - ``drain``: the node stops.
+
+    Below that bound a slow receiver is still read from: its acknowledgements make room.
     """
 
-    is_framed: ClassVar = False  # whether packets come and go in frames of another protocol
+    is_framed: ClassVar = False  # whether packets are in frames of another protocol
 
     def __init__(self, listener: Listener, adapter: ConnectionServer) -> None:
         super().__init__(listener)
@@ -65,7 +71,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         self.receive_maximum = PACKET_ID_MAX
         self.packet_bytes_max = REMAINING_LENGTH_MAX + 5
         self.topic_alias_maximum = 0
-        self.aliases: dict[bytes, int] = {}  # those we have set
+        self.aliases: dict[bytes, int] = {}  # aliases that the server has set
         node = adapter.node
         self.inbound = Inbound(self, node.publishing, node.mixed_topics, node.counters)
         self.publisher: OneInFlightPublisher | None = None
@@ -81,14 +87,14 @@ class MqttConnection(Connection, asyncio.Protocol):
         self._is_waiting = False
         self._requests_count = 0
         self._work = OneTask()
-        self.filters_served = 0  # of SUBSCRIBE and UNSUBSCRIBE, since others came in between
+        self.filters_served = 0  # of SUBSCRIBE and UNSUBSCRIBE, since the last rest
         self.is_leaving = False  # the node drains
         self.is_lost = False  # the transport has gone, and the session knows
 
     # --- reading
 
     def received(self, size_bytes: int) -> None:
-        """See ``Connection``: a loop that takes it for a ``BufferedProtocol``."""
+        """See ``Connection``: used by event loops that treat it as a ``BufferedProtocol``."""
         if not self.is_closing:
             self.receive_stream(bytes(self.listener.receive_buffer[:size_bytes]))
 
@@ -104,7 +110,7 @@ class MqttConnection(Connection, asyncio.Protocol):
             self.failed_by(error)
 
     def receive(self, data: bytes) -> None:
-        """Take bytes of the stream, cut anywhere; an error comes after what came before it."""
+        """Serve bytes of the stream, cut anywhere; packets before an error are served first."""
         if self.publisher is not None:
             self.publisher.take(data)
             return
@@ -135,16 +141,16 @@ class MqttConnection(Connection, asyncio.Protocol):
         ):
             self.one_in_flight.admit(self, likeness, packets[0])
 
-    receive_stream = receive  # but a WebSocket has frames around them
+    receive_stream = receive  # a WebSocket removes its frames first
 
     def _rest(self) -> None:
-        """Read, and serve, nothing more before the next turn of the loop."""
+        """Read and serve nothing more in this turn of the loop."""
         if TURN not in self._holds:
             self.hold_reads(TURN)
             self.listener.loop.call_soon(self.release_reads, TURN)
 
     def _go_on_before_login(self) -> None:
-        """Look at the next packet if it may be AUTH; count what has to wait."""
+        """Decode the next packet if it may be AUTH; count the bytes that wait for CONNACK."""
         reader = self.reader
         if reader.is_cut and reader.expects_auth and not (self._is_waiting or self.is_closing):
             self.receive(b"")
@@ -152,7 +158,7 @@ class MqttConnection(Connection, asyncio.Protocol):
             self.keep_before_login(self._kept_bytes())
 
     def _kept_bytes(self) -> int:
-        """Return how many bytes of a packet that is not complete are kept."""
+        """Return the size of the incomplete packet that is kept."""
         return self.reader.partial_bytes
 
     def _leave_publisher(self) -> None:
@@ -160,7 +166,7 @@ class MqttConnection(Connection, asyncio.Protocol):
             self.publisher.leave()
 
     def released(self) -> None:
-        """See ``Connection``: go on with what was read already."""
+        """See ``Connection``: serve the packets that were read already."""
         if self._is_waiting or self.is_closing:
             return
         packets, self._queued = self._queued, []
@@ -197,7 +203,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         self.release_reads("wal")
 
     def begin(self, connect: Connect) -> None:
-        """Take over what CONNECT says of the client's limits; they bind CONNACK already."""
+        """Store the limits of CONNECT; CONNACK is bound by them already."""
         self.enter(State.AUTHENTICATING)
         self.connect = connect
         self.version = connect.version
@@ -220,7 +226,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         self.state = state
         self._handlers = self.adapter.handlers[state]
 
-    # --- waiting: what came meanwhile is served afterwards
+    # --- waiting: packets that arrive meanwhile are served afterwards
 
     def wait(self) -> None:
         """Serve nothing more before ``go_on``."""
@@ -229,12 +235,12 @@ class MqttConnection(Connection, asyncio.Protocol):
         self.hold_reads("waiting")
 
     def go_on(self) -> None:
-        """Serve what came meanwhile, and read on."""
+        """Serve the packets that arrived meanwhile, and read on."""
         self._is_waiting = False
         self.release_reads("waiting")
 
     def start(self, work: Work, then: Then) -> None:
-        """Run ``work``, one at a time, and call ``then(result, error)`` if we are still there."""
+        """Run ``work``, one at a time; call ``then(result, error)`` if still connected."""
         self._work.start(self, work, then)
 
     @property
@@ -242,16 +248,16 @@ class MqttConnection(Connection, asyncio.Protocol):
         """Whether ``start`` has work under way."""
         return self._work.is_working
 
-    # --- requests whose answers wait until something is kept
+    # --- requests that are answered when their changes are durable
 
     def request_began(self) -> None:
-        """A SUBSCRIBE or UNSUBSCRIBE is being kept; above the bound nothing more is read."""
+        """Count a request whose changes are being written; above the bound, hold reads."""
         self._requests_count += 1
         if self._requests_count > REQUESTS_WAITING_MAX:
             self.hold_reads("requests")
 
     def request_ended(self) -> None:
-        """Count a request as kept; below half of the bound, read on."""
+        """Count a request as written; below half of the bound, read on."""
         self._requests_count -= 1
         if self._requests_count <= REQUESTS_WAITING_MAX // 2:
             self.release_reads("requests")
@@ -259,7 +265,7 @@ class MqttConnection(Connection, asyncio.Protocol):
     # --- sending and ending
 
     def send_packet(self, data: bytes) -> None:
-        """Send one packet that may be larger than the client takes (MQTT-3.1.2-24)."""
+        """Send one packet. Error: 0x95 when it exceeds Maximum Packet Size (MQTT-3.1.2-24)."""
         if len(data) > self.packet_bytes_max:
             msg = f"an answer of {len(data)} bytes, the client takes {self.packet_bytes_max}"
             raise MqttError(ReasonCode.PACKET_TOO_LARGE, msg)
@@ -269,14 +275,16 @@ class MqttConnection(Connection, asyncio.Protocol):
     def disconnect(
         self, code: ReasonCode, message: str = "", *, server_reference: str | None = None
     ) -> None:
-        """Say why in 5.0 (DISCONNECT, or CONNACK before it), or in a 3.x CONNACK, and close."""
+        """Send the reason (5.0: DISCONNECT or CONNACK; 3.x: CONNACK only) and close."""
         bounds, last = (self.version, self.packet_bytes_max), b""
         if self.state is State.CONNECTED:
             last = last_disconnect(code, message, server_reference, *bounds)
         elif self.state is not State.CLOSED and can_refuse(code, self.reader.version):
             last = last_connack(code, message, server_reference, *bounds)
         self.enter(State.CLOSED)
-        if 0 < len(last) <= self.packet_bytes_max:  # the version has one, the client takes it
+        if (
+            0 < len(last) <= self.packet_bytes_max
+        ):  # the version has such a packet, and the client accepts its size
             self.node.counters.messages_sent += 1
             self.send(last)
             self.close_gently()
@@ -284,7 +292,7 @@ class MqttConnection(Connection, asyncio.Protocol):
             self.close()
 
     def fail(self, error: GatewayError) -> None:
-        """See ``Connection``: the peer is told why."""
+        """See ``Connection``: the client gets the reason code."""
         if self.is_closing:
             return
         self.note(type(error).__name__, str(error))
@@ -293,17 +301,17 @@ class MqttConnection(Connection, asyncio.Protocol):
         self.disconnect(reason_code(error), public_text(error))
 
     def taken_over(self) -> None:
-        """Another connection has come with this client identifier (MQTT-3.1.4-3)."""
+        """Close: another connection has this client identifier now (MQTT-3.1.4-3)."""
         self.session = None
         self.disconnect(ReasonCode.SESSION_TAKEN_OVER)
 
     def quota_exceeded(self) -> None:
-        """``receiver_bytes_hard_max`` is reached."""
+        """Close: ``receiver_bytes_hard_max`` is reached."""
         self.note("QuotaExceeded", "receiver_bytes_hard_max")
         self.disconnect(ReasonCode.QUOTA_EXCEEDED, "too much waits for this receiver")
 
     def closed(self) -> None:
-        """See ``Connection``: the session learns that its client has gone."""
+        """See ``Connection``: detach from the session."""
         self.enter(State.CLOSED)
         self._work.cancel()
         self._forget_queued()
@@ -332,7 +340,7 @@ class MqttConnection(Connection, asyncio.Protocol):
                 self.guard(apply_disconnect, self, packet)
 
     def hurry(self) -> None:
-        """See ``Connection``: what was published is acknowledged, then the client goes."""
+        """See ``Connection``: acknowledge what was published, then close."""
         self.is_leaving = True
         self._leave_publisher()
         if self.inbound.is_pending or self.state is State.CLOSED:
@@ -349,7 +357,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         return self.inbound.is_pending
 
     def has_unsaved_work(self) -> bool:
-        """See ``Connection``: publishes that are not acknowledged, sessions that must be told."""
+        """See ``Connection``: unacknowledged publishes, or a session that is still attached."""
         return self.inbound.is_pending or self.session is not None
 
     def flushed(self) -> None:
@@ -360,17 +368,20 @@ class MqttConnection(Connection, asyncio.Protocol):
     # --- deadlines and flow control
 
     def keep_silent_for(self, keep_alive_s: int) -> None:
-        """Hold the client to its keep alive; 0: to none."""
+        """Set the keep alive; 0: none."""
         self.silence_s_max = keep_alive.silence_s_max(keep_alive_s)
 
     def pause_writing(self) -> None:
-        """The peer reads slower than we write. Its acknowledgements are read all the same."""
+        """See asyncio: the client reads slower than the server writes.
+
+        Its acknowledgements are still read.
+        """
         self._leave_publisher()
         self.is_writable = False
         self._taken_bytes, self._taken_s = -1, self.listener.now_s
 
     def check_deadlines(self, now_s: float) -> None:
-        """See ``Connection``; who is silent too long is told so (MQTT-3.1.2-22)."""
+        """See ``Connection``; close a client that exceeds its keep alive (MQTT-3.1.2-22)."""
         if (
             self.silence_s_max is None
             or self.is_closing
@@ -383,7 +394,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         self.guard(partial(self.disconnect, ReasonCode.KEEP_ALIVE_TIMEOUT))
 
     def overdue(self, now_s: float) -> str | None:
-        """See ``Connection``: silence is for the keep alive to judge, once connected."""
+        """See ``Connection``: once connected, the keep alive alone bounds silence."""
         if self.stalled_s(now_s) > self.listener.config.idle_s_max:
             return "idle_s_max"
         return None if self._holds else self.late(now_s)

@@ -28,6 +28,6 @@ def silence_s_max(keep_alive_s: int) -> float | None:
     """Return after how many seconds of silence the connection is closed; None: never.
 
     The clock of a listener moves once per sweep, so that a packet may look older than it is by
-    one: nobody is closed too early.
+    one: no client is closed too early.
     """
     return keep_alive_s * _GRACE + SWEEP_S if keep_alive_s else None

@@ -1,7 +1,7 @@
 """Fan-out: each run is matched once, encoded once per form and written once per receiver.
 
-What a set of matches means for a run of some QoS is worked out once, as a plan that is kept
-beside the cached matches; a run then costs a look-up, and a write for each receiver.
+A delivery plan is made once for a set of matches and a QoS, and cached beside the matches. A run
+then costs one lookup, and one write for each receiver.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ EXPIRED: Final = 0
 
 
 class _SameForm:
-    """Sessions that get a run at QoS 0 in one and the same form."""
+    """Sessions that get a run at QoS 0 as the same bytes."""
 
     __slots__ = ("identifiers", "retain", "sessions", "version")
 
@@ -34,8 +34,8 @@ class _SameForm:
 class _Plan:
     """Delivery plan for runs of one QoS and retain flag and one set of matches.
 
-    ``single``: the form of the only receiver, who gets packets of QoS 0 as they came if that was in
-    his version.
+    ``single``: the form of the only receiver. It gets packets of QoS 0 as they came, if they came
+    in its version.
     """
 
     __slots__ = ("each", "groups", "same_forms", "single", "windowed")
@@ -59,21 +59,21 @@ class _Plans:
 
 
 class Distributor:
-    """Delivers runs to those who are connected. See ``feeds.Live`` and ``catch_up.Matcher``."""
+    """Delivers runs to connected receivers. See ``feed.Live`` and ``catch_up.Matcher``."""
 
     def __init__(self, clock: Clock, counters: Counters) -> None:
         self.trie: SubscriptionTrie[Subscriber] = SubscriptionTrie()
-        self.ended = EndedIndex()  # asked for what is read from the log only
+        self.ended = EndedIndex()  # used for messages that are read from the log only
         self._clock = clock
         self._counters = counters
 
     @property
     def wants_runs(self) -> bool:
-        """See ``feeds.Live``."""
+        """See ``feed.Live``."""
         return len(self.trie) > 0
 
     def deliver(self, run: PublishRun, feed: "FeedPort | None" = None) -> None:
-        """Send a run to all who want it now; without a ``feed`` it is of QoS 0 and not kept."""
+        """Send a run to all its receivers; without a ``feed`` it is of QoS 0 and not in the log."""
         matches = self.trie.match(run.topic)
         if not matches.matches:
             return
@@ -104,7 +104,7 @@ class Distributor:
         match: "SubscriberMatch",
         feed: "FeedPort",
     ) -> None:
-        """Send a run of QoS 0 to one receiver, as ``deliver`` does to all."""
+        """Send a run of QoS 0 to one receiver, as ``deliver`` sends it to all."""
         expiry_s = None
         if run.expires_at_unix_ms:
             expiry_s = remaining_s(run.expires_at_unix_ms, self._clock.steady_unix_ms())
@@ -114,10 +114,9 @@ class Distributor:
         send_once(session, run, match, expiry_s, feed)
 
     def deliver_mixed_topics(self, mixed: MixedTopicPublishes, feed: "FeedPort") -> None:
-        """Send messages of QoS 0 to all who want them now.
+        """Send mixed-topic messages of QoS 0 to all their receivers.
 
-        What has one receiver, as most of such messages do, goes on as it came, with no run made
-        of it.
+        Most of them have one receiver: it gets the packet as it came, without a ``PublishRun``.
         """
         like, packets = mixed.like, mixed.data
         match = self.trie.match
@@ -199,7 +198,7 @@ def _offer_own(
     expiry_s: int | None,
     feed: "FeedPort",
 ) -> None:
-    """Offer a session its own messages, as those of its subscriptions ask that take them."""
+    """Offer a session its own messages, by its subscriptions that have no No Local."""
     own = match.for_own()
     if own is None:
         return
@@ -218,7 +217,7 @@ def _plans_of(matches: "MatchSet[Subscriber]") -> _Plans:
 
 
 def _written_as(version: Version) -> Version:
-    """Return the version whose PUBLISH packets look like this one's: 3.1's are those of 3.1.1."""
+    """Return the version with the same PUBLISH packets: 3.1 has those of 3.1.1."""
     return Version.V5 if version is Version.V5 else Version.V3_1_1
 
 

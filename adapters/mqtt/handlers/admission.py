@@ -22,7 +22,7 @@ ASSIGNED_ID_BYTES: Final = 12  # of randomness in a client identifier that we ma
 def admit(
     connection: MqttConnection, username: str | None, authentication_data: bytes | None = None
 ) -> None:
-    """Open the session of a client whose name is known (None: nobody was asked)."""
+    """Open the session of an authenticated client (None: no user name was asked for)."""
     asked = connection.connect
     assert asked is not None
     node, config = connection.node, connection.config
@@ -95,7 +95,7 @@ def _send_connack(
 
 
 def _check_owner(connection: MqttConnection, username: str | None) -> None:
-    """Let nobody have another user's session: it holds messages meant for him."""
+    """Refuse the session of another user: it holds that user's messages."""
     present = connection.node.sessions.find(connection.client_id)
     if present is not None and present.username not in {None, username}:
         msg = "the client identifier is another user's"

@@ -1,6 +1,6 @@
-"""Messages that one client publishes, acknowledged in the order in which they came.
+"""Publishes of one client, acknowledged in the order in which they came.
 
-Per run, not per message: this is the hot path.
+This is the hot path: work is per run, not per message.
 """
 
 from collections import deque
@@ -30,15 +30,15 @@ from adapters.mqtt.wire import (
 from gateway.errors import GatewayError, MessageTooLarge, public_text
 
 REASON_CHARS_MAX: Final = 500
-# A name is found faster than a member of an enum.
+# Module names: a lookup of an enum's member is slower.
 _SUCCESS: Final = ReasonCode.SUCCESS
 _PUBACK: Final = PacketType.PUBACK
 _PUBREC: Final = PacketType.PUBREC
-PACKET_OVERHEAD_BYTES: Final = 64  # what a message on its way costs beside its payload
+PACKET_OVERHEAD_BYTES: Final = 64  # memory of a pending message beside its payload
 
 
 class Published:
-    """A run, or mixed topics, that is on its way into the log."""
+    """A run, or mixed-topic messages, being written to the log."""
 
     __slots__ = ("code", "inbound", "is_done", "must_close", "reason", "run", "size_bytes")
 
@@ -51,15 +51,15 @@ class Published:
         self.code = _SUCCESS
         self.reason = ""
         self.is_done = False
-        self.must_close = False  # a 3.x client would take an answer for a yes
+        self.must_close = False  # an acknowledgement of 3.x would mean success
 
     def __call__(self, error: GatewayError | None) -> None:
-        """The log has the run, or has not; called once."""
+        """Handle the outcome of the append; called once."""
         self.inbound.connection.guard(self.inbound.on_published, self, error)
 
 
 class Inbound:
-    """One direction of a connection. Answers leave in the order of runs (MQTT-4.6.0-2)."""
+    """Publishes of one connection. Answers are sent in the order of the runs (MQTT-4.6.0-2)."""
 
     __slots__ = (
         "_aliases",
@@ -91,27 +91,27 @@ class Inbound:
         self._aliases = InboundAliases(config.topic_alias_max)
         self._window = InboundWindow(Version.V5, config.session.receive_max)
         self._in_turn: deque[Published] = deque()  # of QoS 1 and 2
-        self.when_kept: Callable[[], None] | None = None  # called once nothing is pending
+        self.when_kept: Callable[[], None] | None = None  # called once when nothing is pending
         self.unacknowledged_bytes = 0
         self._is_full = False
 
     def begin(self, connect: Connect) -> None:
-        """Open the window of a version."""
+        """Create the window for the version of CONNECT."""
         receive_max = self.connection.config.session.receive_max
         self._window = InboundWindow(connect.version, receive_max)
 
     def close(self) -> None:
-        """Let go of a connection that is lost, unless something is on its way into the log.
+        """Drop the reference to a lost connection, unless an append is pending.
 
-        The two hold each other: without this, each client that leaves keeps its memory until
-        the garbage collector comes, and that one stops the loop (0.4 s for 20,000 clients).
+        The two objects refer to each other. Without this, their memory is freed only by the
+        garbage collector, which blocks the loop (0.4 s for 20,000 clients).
         """
         if not self.is_pending:
             del self.connection
 
     @property
     def is_pending(self) -> bool:
-        """Whether anything is on its way into the log."""
+        """Whether any append is pending."""
         publisher = self.connection.publisher
         return (
             self.unacknowledged_bytes > 0
@@ -121,11 +121,11 @@ class Inbound:
 
     @property
     def has_exactly_once(self) -> bool:
-        """Whether QoS 2 messages are on their way: they count with all others."""
+        """Whether QoS 2 messages are in the window, and count for the Receive Maximum."""
         return self._window.has_exactly_once
 
     def take(self, run: PublishRun) -> None:
-        """Publish a run, or refuse it. Errors: 0x93, 0x94, and 0x82 for an unknown alias."""
+        """Publish a run, or refuse it. Errors: 0x93, 0x94; 0x82 for an unknown alias."""
         connection = self.connection
         properties = run.properties
         if properties is not NO_PROPERTIES and properties.topic_alias is not None:
@@ -147,10 +147,10 @@ class Inbound:
         self._publish(run, session)
 
     def _take_repeats(self, run: PublishRun, session: "SessionPort") -> None:
-        """Take a QoS 2 run of which some messages have come before, each kind by itself.
+        """Take a QoS 2 run with some repeated messages: split it into repeated and new ones.
 
-        Those are in the log, and so are not refused any more, whatever the rules say by now:
-        an identifier that was refused would be free for the client, and known here.
+        Repeated messages are in the log, so they are acknowledged even when rules deny them by
+        now: after a refusal the identifier would be free for the client, but still known here.
         """
         start = 0
         for is_known, ids in groupby(run.packet_ids, session.inbound.__contains__):
@@ -166,7 +166,9 @@ class Inbound:
     def _publish(self, run: PublishRun, session: "SessionPort") -> None:
         """Append a run, and answer it in the order of the runs."""
         payloads = run.payloads
-        if len(payloads) == 1:  # most reads bring one message: a third of the cost of the sum
+        if (
+            len(payloads) == 1
+        ):  # most reads bring one message; the sum costs three times as much
             size_bytes = PACKET_OVERHEAD_BYTES + len(payloads[0])
         else:
             size_bytes = PACKET_OVERHEAD_BYTES * len(payloads) + sum(map(len, payloads))
@@ -180,7 +182,7 @@ class Inbound:
         self._take_each(run.packets(at, at + 1) for at in range(len(payloads)))
 
     def take_mixed_topics(self, mixed: MixedTopicPublishes) -> None:
-        """Publish messages of several topics together, or each by itself. Errors: 0x93."""
+        """Publish messages of several topics as one append, or each by itself. Errors: 0x93."""
         connection = self.connection
         assert connection.access is not None
         mixed.like.client_id = connection.client_id
@@ -192,14 +194,14 @@ class Inbound:
         self._take_each(mixed.runs())
 
     def _take_each(self, runs: Iterable[PublishRun]) -> None:
-        """Take runs one by one, so that an error of one does not refuse the others."""
+        """Take each run by itself, so that an error refuses one of them only."""
         for run in runs:
             self.take(run)
             if self.connection.is_closing:
                 return
 
     def _enter(self, mixed: MixedTopicPublishes) -> Published:
-        """Count it before it is published: what is refused meanwhile may end the connection."""
+        """Count messages as pending before they are published: a refusal may end the connection."""
         payloads = mixed.payloads
         size_bytes = PACKET_OVERHEAD_BYTES * len(payloads) + sum(map(len, payloads))
         published = Published(self, mixed, size_bytes)
@@ -218,21 +220,21 @@ class Inbound:
             self._window.close(published.run)
 
     def _count_in(self, size_bytes: int) -> None:
-        """More is on its way; above the bound nothing more is read."""
+        """Add pending bytes; above the bound, hold reads."""
         self.unacknowledged_bytes += size_bytes
         if self.unacknowledged_bytes > self._bytes_max:
             self._is_full = True
             self.connection.hold_reads("unacknowledged")
 
     def _uncount(self, size_bytes: int) -> None:
-        """Count a run as no longer pending."""
+        """Subtract pending bytes; below half of the bound, read on."""
         self.unacknowledged_bytes -= size_bytes
         if self._is_full and self.unacknowledged_bytes <= self._bytes_max // 2:
             self._is_full = False
             self.connection.release_reads("unacknowledged")
 
     def join(self, run: PublishRun) -> Published:
-        """Take over a message of ``OneInFlightPublisher.leave``."""
+        """Take over the pending message of ``OneInFlightPublisher.leave``."""
         self._window.open(run)
         size_bytes = PACKET_OVERHEAD_BYTES + len(run.payloads[0])
         published = Published(self, run, size_bytes)
@@ -241,7 +243,7 @@ class Inbound:
         return published
 
     def is_receiving(self, packet_ids: Collection[int]) -> bool:
-        """Whether PUBREC is still to be sent for any of these."""
+        """Return whether PUBREC is still to be sent for any of these."""
         ids = set(packet_ids)
         return any(
             one.run.qos == EXACTLY_ONCE and not ids.isdisjoint(one.run.packet_ids)
@@ -249,16 +251,16 @@ class Inbound:
         )
 
     def wait_until_kept(self, then: Callable[[], None]) -> None:
-        """Serve nothing more of the client until all that it has published is kept."""
+        """Serve nothing more of the client until all that it published is durable."""
         self.connection.wait()
         self.when_kept = partial(self.connection.guard, then)
 
     def release(self, run: AckRun) -> None:
-        """PUBREL came for QoS 2 messages."""
+        """Remove QoS 2 messages from the window: PUBREL came."""
         self._window.release(run)
 
     def _refuse(self, run: PublishRun, error: MqttError) -> None:
-        """Answer in its turn what does not go into the log; QoS 0 is only counted."""
+        """Answer a refused run in the order of the runs; QoS 0 is only counted."""
         self._counters.publish_received += len(run.payloads)
         published = Published(self, run, 0)
         if run.qos:
@@ -266,7 +268,7 @@ class Inbound:
         self.on_published(published, error)
 
     def on_published(self, published: Published, error: GatewayError | None) -> None:
-        """Acknowledge what is in turn."""
+        """Note the outcome of a run, and acknowledge all runs whose turn has come."""
         self._uncount(published.size_bytes)
         if error is not None:
             self._note_refusal(published, error)
@@ -285,12 +287,12 @@ class Inbound:
             self.close()
 
     def _note_refusal(self, published: Published, error: GatewayError) -> None:
-        """Say no where the protocol can, close where a yes would be a lie.
+        """Set the answer to a refused run: a reason code, or the end of a 3.x connection.
 
-        A 3.x acknowledgement has no codes. What the client may not do is acknowledged and
-        dropped, as Mosquitto does (MQTT 3.1.1: MQTT-3.3.5-2). What may succeed later is not: the
-        client sends it again on its next connection; nor is what is too large for its topic.
-        What came before it is acknowledged first, so that it does not come again with it.
+        An acknowledgement of 3.x has no codes. A publish that rules forbid is acknowledged and
+        dropped, as Mosquitto does (MQTT 3.1.1: MQTT-3.3.5-2). A publish that may succeed later,
+        or is too large for its topic, is not acknowledged: the connection is closed, and the
+        client sends it again on its next one. Earlier publishes are acknowledged first.
         """
         connection = self.connection
         self._counters.publish_refused += len(published.run.payloads)

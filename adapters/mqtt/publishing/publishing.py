@@ -1,8 +1,8 @@
 """The way in: a run of publishes becomes records, and is acknowledged when the log has them.
 
-QoS 0 leaves for its receivers at once and is marked, so that the log's tail does not deliver it
-again. A retained message, and the identifier of an inbound QoS 2 message, are kept by the same
-append as the message. ``$delayed/<seconds>/<topic>`` is kept by ``gateway.delays`` until it is due.
+Messages of QoS 0 are delivered at once and marked, so that the log's tail does not deliver them
+again. A retained copy, and the identifier of an inbound QoS 2 message, are in the same append as
+the message. ``$delayed/<seconds>/<topic>`` is kept by ``gateway.delays`` until it is due.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ log = structlog.get_logger()
 
 
 class Publishing:
-    """Appends what clients publish. All on the loop; nothing here waits."""
+    """Appends what clients publish. Runs on the loop; nothing here blocks."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - its surroundings, made once
         self,
@@ -73,7 +73,7 @@ class Publishing:
 
     @property
     def is_saturated(self) -> bool:
-        """See ``AppendQueue.is_saturated``: who publishes is to be held."""
+        """See ``AppendQueue.is_saturated``: publishers are to be held."""
         return self._append_queue.is_saturated
 
     def hold(self, release: Callable[[], None]) -> None:
@@ -85,12 +85,14 @@ class Publishing:
         self._append_queue.unhold(release)
 
     def publish(self, run: PublishRun, session: "SessionPort", on_done: OnPublished) -> bool:
-        """Append a run; ``on_done`` when it is as durable as the flush policy promises.
+        """Append a run; call ``on_done`` when it is durable by the flush policy.
 
-        The topic is checked, its alias resolved, its publisher allowed. ``on_done`` gets the
-        error where nothing was appended, and runs before this returns only then, or when a QoS
-        2 message is one that the log has already. False, with nothing changed and ``on_done``
-        not called, when one of several messages is too large: each is to go by itself.
+        The caller has checked the topic, resolved its alias and asked the rules. ``on_done`` gets
+        the error when nothing was appended. It runs before this returns only on an error, or when
+        the log has a QoS 2 message already.
+
+        Return False, with nothing changed and ``on_done`` not called, when one of several
+        messages is too large: the caller then publishes each by itself.
         """
         count, topic = len(run.payloads), run.topic
         try:
@@ -107,10 +109,10 @@ class Publishing:
         return True
 
     def will_refusal(self, client_id: str, will: Will) -> MessageTooLarge | None:
-        """Return why a will could never be published, or None.
+        """Return the error of a will that its topic can never take, or None.
 
-        It is too large for its topic, as that is set up by now. What may pass (a full disk, a
-        topic that is missing) counts when the will is due.
+        That is a will too large for its topic's present config. Errors that may pass (a full
+        disk, a missing topic) are handled when the will is due.
         """
         run = _run_of_will(client_id, will)
         try:
@@ -132,9 +134,9 @@ class Publishing:
         session: "SessionPort | None",
         access: ClientAccess,
     ) -> None:
-        """Publish a will; what becomes of it nobody waits for.
+        """Publish a will; a failure is logged.
 
-        The rules of this moment hold: what its client may not publish any more, nobody gets.
+        The rules of this moment apply: a will that its client may not publish is dropped.
         """
         run = _run_of_will(client_id, will)
 
@@ -164,11 +166,11 @@ class Publishing:
     def release(
         self, session: "SessionPort", packet_ids: Sequence[int], on_done: OnReleased
     ) -> None:
-        """PUBREL came: forget the identifiers; ``on_done`` gets a code for each (3.7.2.1).
+        """Release identifiers for PUBREL; ``on_done`` gets a code for each (3.7.2.1).
 
-        PUBCOMP lets the client use them for other messages, so it waits until they are forgotten
-        for good: after a crash such a message would be taken for one that has come before. A
-        full disk does not hinder it.
+        After PUBCOMP the client may use them for other messages. So PUBCOMP waits until their
+        removal is durable: otherwise, after a crash, such a message would be taken for a repeated
+        one. The removal may use the reserve of a full disk.
         """
         known = session.inbound
         found = [packet_id for packet_id in packet_ids if packet_id in known]
@@ -189,28 +191,28 @@ class Publishing:
             on_done(codes, error)
 
         if self._inbound.is_rewriting:
-            self._coalescer.seal()  # what is written again must not come after its removal
+            self._coalescer.seal()  # records that are rewritten must precede their removal
         self._inbound.put(items, done, coalescer=self._removals)
 
     def forget(self, session: "SessionPort") -> None:
-        """The session is over: its identifiers mean nothing any more."""
+        """Remove all identifiers of a session that is over."""
         keys = [inbound_key(session.client_id, packet_id) for packet_id in session.inbound]
         session.inbound.clear()
-        # Not ``is_kept``: DISCONNECT may have said at last that it ends with its connection.
+        # Not ``is_kept``: DISCONNECT may have set the session's expiry to 0.
         items: list[Item] = [(key, None) for key in keys if self._inbound.get(key) is not None]
         if items:
-            self._coalescer.seal()  # removals go another way, and must come after what they undo
+            self._coalescer.seal()  # removals must follow what they remove
             self._inbound.put(items, _ignore, coalescer=self._removals)
 
     def _publish_once(
         self, run: PublishRun, session: "SessionPort", on_done: OnPublished
     ) -> None:
-        """Append those of a QoS 2 run that have not come before (section 4.3.3)."""
+        """Append the messages of a QoS 2 run that are not repeated ones (section 4.3.3)."""
         known = session.inbound
         fresh = _first_times(run.packet_ids, known)
         if not fresh:
             self._counters.duplicates += len(run.payloads)
-            # The log may not have the first one yet: the answer must not come before it.
+            # The first one may not be durable yet: the answer must wait for it.
             self._coalescer.seal()
             if not known.issuperset(run.packet_ids):
                 msg = "what this repeats was refused just now"
@@ -257,15 +259,15 @@ class Publishing:
             record = record_run(run, routed, client_id, self._clock.deadline_unix_ms(0))
             record.timestamp_unix_ms = now_unix_ms
         items = self._retained.items(run, now_unix_ms) if run.retain else []
-        if run.expires_at_unix_ms:  # who gets it now counts by steady time
+        if run.expires_at_unix_ms:  # live delivery counts by steady time
             run.expires_at_unix_ms = self._clock.steady_deadline(
                 run.expires_at_unix_ms, now_unix_ms
             )
         if run.retain:
             if inbound:
-                # Both streams share the coalescer: this is the same append, or one before it,
-                # which does no harm as the publisher will say it again. What the log would
-                # refuse must not be retained.
+                # Both streams share the coalescer, so this is the same append, or an earlier one,
+                # which is harmless: the publisher sends the message again. The check comes first:
+                # a message that the log refuses must not be retained.
                 self._coalescer.check(partition, record)
                 self._retained.put(items, _ignore)
                 self._put_inbound(inbound, on_done, partition, (partition, record))
@@ -284,10 +286,9 @@ class Publishing:
     def _append_delayed(
         self, run: PublishRun, client_id: str, on_done: OnPublished, inbound: Sequence[Item]
     ) -> None:
-        """Keep a run until its time has come; it then reaches its topic as from elsewhere.
+        """Store a delayed run; when it is due, it is appended to its topic.
 
-        A message is published when it is due: its expiry interval begins then, and it is
-        retained then.
+        Its expiry interval begins then, and it is retained then.
         """
         delay_ms, run.topic = parse_delayed(run.topic)
         routed = self._routes.find(run.topic, run.qos)
@@ -320,7 +321,7 @@ class Publishing:
         self._inbound.put(items, on_done, beside=[part], shard=shard)
 
     def live_refused(self) -> None:
-        """Messages of QoS 0 may have left that the log has not taken; see ``slow_receivers``."""
+        """Note that the log refused messages of QoS 0 that may have been delivered."""
         if self._feeds.slow_receiver_count:
             asyncio.get_running_loop().call_soon(self._settle_live)
 
@@ -329,7 +330,7 @@ class Publishing:
         self._feeds.settle_live()
 
     def retain_foreign(self, run: PublishRun) -> None:
-        """Another protocol has appended a record that asks to be retained (``mqtt.retain``)."""
+        """Retain a record of another protocol that has the header ``mqtt.retain``."""
         try:
             now_unix_ms = self._clock.unix_ms()
             stored_unix_ms = NEVER
@@ -354,7 +355,7 @@ def _run_of_will(client_id: str, will: Will) -> PublishRun:
 
 
 def _first_times(packet_ids: Sequence[int], known: Collection[int]) -> list[int]:
-    """Return where identifiers stand that are not known, the first time they are in the run."""
+    """Return the index of each new identifier's first occurrence in a run."""
     seen: set[int] = set()
     fresh = []
     for at, packet_id in enumerate(packet_ids):

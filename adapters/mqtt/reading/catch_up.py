@@ -1,10 +1,10 @@
-"""Catching up: all who are behind on one feed read its log together.
+"""Catching up: all followers that are behind on one feed read its log together.
 
-Each step reads a piece of the log where some of the followers stand, and serves every ready
-follower that stands in that piece (``scans``). So ten thousand sessions that come back together
-read the log once, and of a piece only what one of them may want is decoded; where the storage
-knows in which batches that is, the others are not read (``wanted_spans``). Steps are cut into
-slices; between two of them the loop serves live traffic.
+Each step reads a piece of the log and serves every ready follower whose position is in that piece
+(``shared_scans``). So ten thousand sessions that come back together read the log once. Only
+records that one of them may want are decoded; where the storage has an index of keys, batches
+without such records are not read (``key_lookup``). Steps are cut into slices; between two slices
+the loop serves live traffic.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ from gateway.model import Buffer, parse_batch_header
 
 READ_BYTES_MAX: Final = 1_048_576
 SPANS_MAX: Final = 16  # read for one piece: what lies between them is not wanted
-SCAN_PIECES: Final = 8  # that one ride goes through before another has its turn
-PIECES_MAX: Final = 4  # kept decoded: readers with small windows come again
+SCAN_PIECES: Final = 8  # read by one scan before another has its turn
+PIECES_MAX: Final = 4  # kept decoded: receivers with small windows read them again
 PIECE_BYTES_MAX: Final = 4_194_304  # of payloads; a larger piece is not kept
-WANTED_SPARE: Final = 1_000  # followers that went on, whose filters are still asked for
+WANTED_SPARE: Final = 1_000  # followers that have left, whose filters are still in use
 
 log = structlog.get_logger()
 
@@ -45,12 +45,12 @@ class Matcher(Protocol):
     ended: EndedIndex
 
     def matches_by_follower(self, topic: bytes) -> "dict[Subscriber, SubscriberMatch]":
-        """Return the matches of a topic by who subscribed."""
+        """Return the matches of a topic by subscriber."""
         ...
 
 
 class _Piece(NamedTuple):
-    """Offsets [start, end): what those who were ``wanted`` at a revision may want of them."""
+    """Decoded records of [start, end) that followers up to ``revision`` of ``wanted`` may want."""
 
     start: int
     end: int
@@ -62,8 +62,8 @@ class _Piece(NamedTuple):
 class CatchUp:
     """The followers of one feed that are behind and ready.
 
-    Below ``_horizon`` the filters in ``_wanted`` are all that count: what a follower subscribes
-    to later begins at the live end.
+    Below ``_horizon`` only the filters in ``_wanted`` count: a later subscription of a follower
+    begins at the live end.
     """
 
     def __init__(self, feed: Feed, matcher: Matcher, pace: Pace | None = None) -> None:
@@ -72,7 +72,7 @@ class CatchUp:
         self._matcher = matcher
         self._pace = pace or Pace()
         self._scans = SharedScans(feed.partition_id)
-        self._served: dict[Follower, None] = {}  # of the ride that is served
+        self._served: dict[Follower, None] = {}  # of the scan that is served
         self._task: asyncio.Task[None] | None = None
         self._wanted = WantedTopics()
         self._spans = KeyLookup(feed)
@@ -80,7 +80,7 @@ class CatchUp:
         self._pieces: deque[_Piece] = deque(maxlen=PIECES_MAX)
 
     def add(self, follower: "Follower") -> None:
-        """Serve a follower that is behind on this feed; again and again is no harm."""
+        """Serve a follower that is behind on this feed; repeated calls are harmless."""
         if follower in self._scans or not follower.is_ready:
             return
         if not len(self._wanted):
@@ -95,7 +95,7 @@ class CatchUp:
         self._leave(follower)
 
     def close(self) -> None:
-        """Serve nobody any more."""
+        """Stop serving followers."""
         if self._task is not None:
             self._task.cancel()
         self._scans.clear()
@@ -117,7 +117,7 @@ class CatchUp:
                 return
 
     async def _step_or_wait(self, scan: SharedScan) -> bool:
-        """A log that cannot be read is tried again, after others: nobody else would ask for it."""
+        """Take a step; after an error wait ``RETRY_S``, and return False: others are served."""
         try:
             await self._step(scan)
         except GatewayError as error:
@@ -125,7 +125,7 @@ class CatchUp:
                 "catching up", topic=self.feed.partition.topic.name.name, error=str(error)
             )
             await asyncio.sleep(RETRY_S)
-        except Exception:  # a bug that one meets must not end the work for all others
+        except Exception:  # a bug met by one follower must not stop the others
             log.exception("catching up", topic=self.feed.partition.topic.name.name)
             await asyncio.sleep(RETRY_S)
         else:
@@ -133,7 +133,7 @@ class CatchUp:
         return False
 
     async def _is_behind(self, scan: SharedScan) -> bool:
-        """Say whether anybody is to be served; who is full comes back by itself."""
+        """Return whether a scan has a ready follower; a full one is added again with room."""
         if scan.offset >= self.feed.live_offset:
             async with self._pace:
                 await self._join_live(scan)
@@ -149,7 +149,7 @@ class CatchUp:
         for follower in tuple(scan.followers):
             if scan.offset < self.feed.live_offset:
                 return
-            if follower not in scan.followers:  # it went meanwhile
+            if follower not in scan.followers:  # it was removed meanwhile
                 continue
             self._scans.remove(follower)
             follower.behind.pop(self.feed.partition_id, None)
@@ -166,7 +166,7 @@ class CatchUp:
             self._forget()
 
     async def _step(self, scan: SharedScan) -> None:
-        """Read where a ride stands; serve all that stand in what was read."""
+        """Read at the offset of a scan; serve all followers within what was read."""
         self._skip(scan)
         spare = self._wanted.revision - 4 * len(self._scans)
         if scan.offset >= self._horizon or spare > WANTED_SPARE:
@@ -181,7 +181,7 @@ class CatchUp:
             try:
                 batches, end = await self._read(to_read, offset)
             except OffsetOutOfRange:
-                # Retention went past it meanwhile: the next turn begins at the log start.
+                # Retention deleted it meanwhile: the next turn begins at the log start.
                 await asyncio.sleep(0)
                 return
             async with self._pace:
@@ -190,7 +190,7 @@ class CatchUp:
             await self._serve(piece, scan)
 
     def _skip(self, scan: SharedScan) -> None:
-        """Go on at the start of the log where retention has passed a ride."""
+        """Move a scan to the start of the log when retention has deleted its offset."""
         partition_id, start = self.feed.partition_id, self.feed.log_start_offset
         if scan.offset >= start:
             return
@@ -201,7 +201,7 @@ class CatchUp:
                 follower.behind[partition_id] = start
         scan.offset = start
 
-    # --- what is wanted, and read
+    # --- reading what is wanted
 
     def _forget(self) -> None:
         self._wanted = WantedTopics()
@@ -210,7 +210,7 @@ class CatchUp:
         self._pieces.clear()
 
     async def _collect_wanted(self) -> None:
-        """Ask those who are ready what they want by now."""
+        """Collect the filters of all followers anew."""
         self._forget()
         async with self._pace:
             for follower in tuple(self._scans):
@@ -227,7 +227,7 @@ class CatchUp:
         return None
 
     async def _read(self, to_read: ReadSpans, offset: int) -> tuple[list[Buffer], int]:
-        """Return batches that are to be read from ``offset`` on, and up to where these are all."""
+        """Read batches from ``offset`` on; return them and the offset up to which they are all."""
         batches: list[Buffer] = []
         room_bytes = READ_BYTES_MAX
         for start, end in to_read.spans[:SPANS_MAX]:
@@ -250,7 +250,7 @@ class CatchUp:
         wanted: WantedTopics,
         revision: int | None,
     ) -> _Piece:
-        """Return what is wanted of batches that are all to be read of [offset, end)."""
+        """Decode the wanted records of all batches that are to be read in [offset, end)."""
         wants = wanted.wants
         if revision is None:
             revision = wanted.revision
@@ -259,7 +259,7 @@ class CatchUp:
             runs = await self.feed.runs_of_large(batch)
             if runs is None:
                 runs = self.feed.runs_of(batch, wants)
-            # A run that was cut is whole beside each of its batches.
+            # A run that was cut is whole in the cache of each batch.
             found += runs[1:] if found and runs and runs[0] is found[-1] else runs
             if self._pace.is_over:
                 await self._pace.rest()
@@ -272,9 +272,9 @@ class CatchUp:
     # --- serving
 
     async def _serve(self, piece: _Piece, scan: SharedScan) -> None:
-        """Serve who stands in a piece, from where a ride stands on."""
+        """Serve the followers within a piece, from the offset of a scan on."""
         if piece.wanted is not self._wanted:
-            return  # all it was read for have gone
+            return  # the followers that it was read for have left
         self._scans.join(scan, piece.end, piece.revision)
         runs, end, done = piece.runs, piece.end, scan.offset
         going = self._served = scan.followers
@@ -323,7 +323,7 @@ class CatchUp:
                 continue
             follower.behind[partition_id] = base_offset + taken
             if base_offset + taken < stop:
-                self._scans.remove(follower)  # it is full, and comes back by itself
+                self._scans.remove(follower)  # it is full, and added again when it has room
             if self._pace.is_over:
                 await self._pace.rest()
 
@@ -334,7 +334,7 @@ class CatchUp:
         follower: "Follower",
         matches: "Mapping[PublishRun, AnyMatch]",
     ) -> None:
-        """Offer messages of mixed topics, each by itself, to one who wants some of its kinds."""
+        """Offer mixed-topic messages, each by itself, to a follower that wants some of them."""
         for run in runs:
             match = matches.get(mixed.kinds[run.base_offset - mixed.base_offset])
             if match is not None and follower in self._served:
@@ -342,7 +342,7 @@ class CatchUp:
                 await self._offer_all([(follower, match)], run, at, at + 1)
 
     def _offers(self, run: PublishRun) -> "list[Offer]":
-        """Return who is served just now and wants a run."""
+        """Return the followers of the current scan that want a run."""
         going, ended = self._served, self._matcher.ended
         by_follower = self._matcher.matches_by_follower(run.topic)
         slow_receivers = self.feed.slow_receivers.members
@@ -358,7 +358,7 @@ class CatchUp:
         return offers
 
     def _offer(self, offers: "list[Offer]", run: PublishRun, start: int, stop: int) -> None:
-        """Offer messages of a run, of offsets [start, stop), until this slice is over."""
+        """Offer messages of a run at offsets [start, stop) until this slice is over."""
         feed, going, pace = self.feed, self._served, self._pace
         partition_id, base_offset = feed.partition_id, run.base_offset
         while offers:
@@ -366,7 +366,7 @@ class CatchUp:
             behind = follower.behind
             offset = behind.get(partition_id)
             if offset is None or follower not in going:
-                continue  # it went while this one waited
+                continue  # it was removed between two slices
             first = max(offset, start)
             while first < stop:
                 at_first, until = match_at(match, partition_id, first, stop)

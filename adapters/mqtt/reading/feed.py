@@ -1,6 +1,6 @@
-"""Feeds: the partitions of the log that hold MQTT messages, each with its live end.
+"""Feeds: partitions of the log that hold MQTT messages, each followed from its live end.
 
-A feed's tail hands every run to the distributor once. Followers that are behind read older runs.
+The tail of a feed passes every run to the distributor once. Followers behind it read older runs.
 """
 
 import asyncio
@@ -37,8 +37,8 @@ from gateway.writer import Write
 RECENT_BATCHES_MAX: Final = 128
 RECENT_BYTES_MAX: Final = 16 << 20  # of batches as they are stored, for each partition
 READ_BYTES_MAX: Final = 256 * 1024
-READ_BYTES_PER_MESSAGE: Final = 1024  # of those asked for by number; a batch comes whole
-RETRY_S: Final = 1.0  # until a log that could not be read is tried again
+READ_BYTES_PER_MESSAGE: Final = 1024  # of messages read by offset; a batch is read whole
+RETRY_S: Final = 1.0  # before a read that failed is tried again
 
 log = structlog.get_logger()
 
@@ -48,16 +48,16 @@ class Live(Protocol):
 
     @property
     def wants_runs(self) -> bool:
-        """Whether anybody is there: if not, nothing needs to be decoded."""
+        """Whether there are receivers; without them nothing is decoded."""
         ...
 
     def deliver(self, run: PublishRun, feed: "Feed") -> None:
-        """Take one run, each once, in the order of its partition."""
+        """Deliver a run; called once for each run, in the order of its partition."""
         ...
 
 
 class Feed:
-    """One partition, followed from its end. ``live_offset``: all before it was handed out."""
+    """One partition, followed from its end. Records before ``live_offset`` were delivered."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - its surroundings, made once
         self,
@@ -84,12 +84,12 @@ class Feed:
         self.slow_receivers = SlowReceivers(self, clock, bounds)
         self._tail: Tail | None = None
         self._retry: asyncio.TimerHandle | None = None
-        self._beside: asyncio.Task[None] | None = None  # while a large batch is handed out
+        self._beside: asyncio.Task[None] | None = None  # while a large batch is delivered
         self._follow()
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that is still there."""
+        """First offset that the partition still has."""
         return self.partition.log_start_offset
 
     def close(self) -> None:
@@ -107,24 +107,24 @@ class Feed:
         self._recent_bytes = 0
 
     def push_held(self) -> None:
-        """Hand out now what the loop's next turn would: senders may know that it is kept."""
+        """Deliver now what the loop's next turn would: its publishers may be answered."""
         if self._tail is not None:
             self._tail.push_held()
 
     # --- gateway.tail.Receiver
 
     def on_writes(self, partition: Partition, writes: Sequence[Write]) -> bool:  # noqa: ARG002
-        """See ``Receiver``: what has just become visible, with its runs when it is ours."""
+        """See ``Receiver``: deliver new batches; those of MQTT come with their runs."""
         for write in writes:
             natives = write.natives
             end = write.end_offset
             if natives is None:
                 if self._waits_for_thread(write.batch, write.base_offset):
-                    return True  # the tail is closed; the rest comes from the log
+                    return True  # the tail is closed; the rest is read from the log
                 self._hand_out_foreign(write.batch, write.base_offset)
             elif self._live.wants_runs and not were_live(natives):
-                # A run that was cut into several batches comes with each, and whole with the
-                # first: its other batches are part of the same append.
+                # A run that was cut into several batches is beside each of them, and delivered
+                # whole with the first: the other batches are in the same append.
                 runs: list[PublishRun] = []
                 new: list[PublishRun] = []
                 for offset, native in natives:
@@ -144,14 +144,14 @@ class Feed:
     def _advance(
         self, end: int, batch: Buffer, natives: Sequence[tuple[int, object]] = ()
     ) -> None:
-        """All up to ``end`` was handed out."""
+        """Set the live end: all records below ``end`` were delivered."""
         self.live_offset = max(self.live_offset, end)
         self.slow_receivers.on_batch(natives, len(batch), self.live_offset)
 
     def on_batches(self, partition: Partition, batches: Sequence[Buffer]) -> bool:  # noqa: ARG002
-        """See ``Receiver``: what was read from the log, because the tail was not at its end.
+        """See ``Receiver``: deliver batches read from the log, when the tail was not at its end.
 
-        What came by MQTT at QoS 0 since this feed began has left already.
+        Messages that came by MQTT at QoS 0 since this feed began were delivered already.
         """
         for batch in batches:
             header = parse_batch_header(batch)
@@ -164,9 +164,9 @@ class Feed:
         return True
 
     def on_tail_error(self, partition: Partition, error: GatewayError) -> None:
-        """See ``Receiver``: go on from where the log begins; a topic that is gone has no more.
+        """See ``Receiver``: continue at the start of the log; end when the topic is gone.
 
-        Where the log cannot be read, it is tried again after ``RETRY_S``.
+        A failed read is tried again after ``RETRY_S``.
         """
         self._tail = None
         if partition.is_gone:
@@ -185,7 +185,7 @@ class Feed:
     def _hand_out_foreign(
         self, batch: Buffer, base_offset: int, *, may_have_been_live: bool = False
     ) -> None:
-        """Decode what another protocol appended (or what has to be read again)."""
+        """Decode and deliver a batch of another protocol, or one that was read from the log."""
         if not self._is_looked_into:
             return
         runs = self._decode(batch, base_offset, is_stored=may_have_been_live)
@@ -218,7 +218,7 @@ class Feed:
     async def _hand_out_large(
         self, batch: Buffer, base_offset: int, *, may_have_been_live: bool
     ) -> None:
-        """Hand out a large batch, some of its runs in each turn of the loop."""
+        """Decode a large batch in a thread; deliver some of its runs in each turn of the loop."""
         runs = await self._decode_beside(batch, is_stored=may_have_been_live)
         self._keep(base_offset, runs, kept_bytes(batch, runs))
         for some in handed_out_together(runs):
@@ -233,7 +233,7 @@ class Feed:
     def _hand_out_decoded(
         self, runs: Sequence[PublishRun], *, may_have_been_live: bool
     ) -> None:
-        # What of a cut run was handed out with its first batch is not handed out again.
+        # Messages of a cut run that were delivered with its first batch are left out.
         runs = [_from_offset(run, self.live_offset) for run in runs if self._is_new(run)]
         for run in runs:
             if may_have_been_live and was_live(run):
@@ -253,7 +253,7 @@ class Feed:
             try:
                 deliver(run, self)
             except Exception:
-                # A bug that one message meets must not cost all others theirs.
+                # A bug in the delivery of one message must not stop the others.
                 self._skipped["bug"] += len(run.payloads)
                 log.exception("message not delivered", topic=run.topic[:80])
 
@@ -262,11 +262,11 @@ class Feed:
     async def read(
         self, offset: int, *, end: int | None = None
     ) -> tuple[list[PublishRun], int]:
-        """Return the runs at or after ``offset``, from one or more batches, and what is next.
+        """Return the runs at or after ``offset``, from one or more batches, and the next offset.
 
-        The first run may begin before ``offset``. Batches at or after ``end`` are left alone:
-        who wants one message again does not pay for the hundreds behind it. Errors:
-        ``OffsetOutOfRange`` when retention has passed it, ``StorageUnavailable``,
+        The first run may begin before ``offset``. Batches at or after ``end`` are not decoded:
+        redelivery of one message does not pay for hundreds behind it. Errors:
+        ``OffsetOutOfRange`` when retention has deleted the offset, ``StorageUnavailable``,
         ``TopicNotFound``.
         """
         bytes_max = READ_BYTES_MAX
@@ -287,7 +287,7 @@ class Feed:
                     runs = self._decode(batch, header.base_offset, is_stored=True)
                 self._keep(header.base_offset, runs, kept_bytes(batch, runs))
             for run in runs:
-                # A run that was cut is whole beside each of its batches, or decoded in parts.
+                # A run that was cut is whole in the cache of each batch, or decoded in parts.
                 covered = _end_of(found[-1]) if found else run.base_offset
                 if _end_of(run) > covered:
                     found.append(_from_offset(run, covered))
@@ -297,7 +297,7 @@ class Feed:
     async def read_batches(
         self, offset: int, *, bytes_max: int, end: int = MAX_INT64
     ) -> Sequence[Buffer]:
-        """Return the batches from ``offset`` on, the first maybe from before, none from ``end`` on.
+        """Return the batches that overlap [offset, end), in order.
 
         Errors: ``read``.
         """
@@ -310,19 +310,19 @@ class Feed:
 
     @property
     def has_key_spans(self) -> bool:
-        """Whether ``spans_with_keys`` may say more than that all is to be read."""
+        """Whether the storage has an index of keys for ``spans_with_keys``."""
         return self._broker.has_key_spans
 
     async def spans_with_keys(self, keys: WantedKeys, start: int, end: int) -> KeySpans:
-        """Return where messages of wanted topics may be; see ``IndexedStorage``."""
+        """Return the offsets where messages of wanted topics may be; see ``IndexedStorage``."""
         return await self._broker.spans_with_keys(self.partition, keys, start, end)
 
     def runs_of(
         self, batch: Buffer, wants: Callable[[bytes], bool] | None
     ) -> Sequence[PublishRun | MixedTopicBatch]:
-        """Return the runs of a batch that somebody wants; all where they are at hand.
+        """Return the runs of a batch whose topics ``wants`` accepts, or all if they are cached.
 
-        What was decoded for some is not kept beside the live end, where all of it belongs.
+        Runs decoded for some topics are not cached: the cache holds whole batches.
         """
         base_offset = parse_batch_header(batch).base_offset
         runs = self._recent.get(base_offset)
@@ -342,7 +342,7 @@ class Feed:
     async def runs_of_large(
         self, batch: Buffer
     ) -> Sequence[PublishRun | MixedTopicBatch] | None:
-        """Return the runs of a batch that a thread is to decode, None for any other one."""
+        """Decode a large batch in a thread and return its runs; None for a small one."""
         header = parse_batch_header(batch)
         if not is_large(header) or header.base_offset in self._recent:
             return None
@@ -353,7 +353,7 @@ class Feed:
         )
 
     def _is_intact(self, batch: Buffer) -> bool:
-        """Say whether a batch that was read from the log is as it was written."""
+        """Check the checksum of a batch that was read from the log."""
         is_intact = self._broker.stored.is_intact(self.partition, batch)
         self._skipped[CORRUPT_BATCH] += not is_intact
         return is_intact
@@ -377,7 +377,7 @@ class Feed:
         )
 
     def _keep(self, base_offset: int, runs: list[PublishRun], size_bytes: int) -> None:
-        """Keep decoded runs of the latest batches: readers with small windows come again."""
+        """Cache the decoded runs of a batch: receivers with small windows read it again."""
         recent, sizes = self._recent, self._sizes
         self._recent_bytes += size_bytes - sizes.get(base_offset, 0)
         recent[base_offset] = runs

@@ -1,8 +1,8 @@
 """Lookup of wanted topics in the storage's index of keys, where it has one.
 
-A filter is matched against the topics that a file holds, not against its records, and who is
-behind reads only the batches that the answer names. One answer, for one file of the log, serves
-all whose filters it was asked for; for those who came later only their filters are asked for.
+A filter is matched against the topics of a file, not against its records; followers read only
+the batches that the answer names. One answer, for one file of the log, serves all followers whose
+filters were in the question; for followers that come later, only their filters are asked.
 """
 
 from bisect import bisect_right
@@ -13,29 +13,29 @@ from typing import Final, NamedTuple, Protocol
 from adapters.mqtt.reading.wanted_topics import WantedTopics
 from gateway.storage import KeySpans, WantedKeys
 
-ANSWERS_MAX: Final = 4  # kept: as many places where some stand
-RECORDS_ASKED_MIN: Final = 4_096  # fewer are read sooner than an answer comes
+ANSWERS_MAX: Final = 4  # kept, one for each offset that some followers have reached
+RECORDS_ASKED_MIN: Final = 4_096  # fewer records are read sooner than an answer comes
 
 Span = tuple[int, int]
 
 
 class KeyedLog(Protocol):
-    """A feed, as far as it is asked here."""
+    """The part of a feed that is used here."""
 
     @property
     def has_key_spans(self) -> bool:
-        """Whether the storage may know."""
+        """Whether the storage has an index of keys."""
         ...
 
     async def spans_with_keys(self, keys: WantedKeys, start: int, end: int) -> KeySpans:
-        """Return where wanted keys may be."""
+        """Return the offsets where wanted keys may be."""
         ...
 
 
 class ReadSpans(NamedTuple):
     """Spans to read; below ``end`` nothing else is wanted at a revision.
 
-    ``revision`` is None where all is read: that is enough for everybody.
+    ``revision`` is None when all is read, which serves every follower.
     """
 
     spans: Sequence[Span]
@@ -65,13 +65,13 @@ class KeyLookup:
         self._answers: deque[_Answer] = deque(maxlen=ANSWERS_MAX)
 
     def forget(self) -> None:
-        """The filters are others now."""
-        self._answers = deque(maxlen=ANSWERS_MAX)  # who waits for an answer has the old one
+        """Drop all answers: the filters have changed."""
+        self._answers = deque(maxlen=ANSWERS_MAX)  # a pending question keeps the old deque
 
     async def spans_to_read(
         self, wanted: WantedTopics, newest: int, offset: int, end: int
     ) -> ReadSpans:
-        """Return what those up to a number have to read from ``offset`` on, and below ``end``.
+        """Return the spans in [offset, end) that followers up to a number have to read.
 
         Errors: ``StorageUnavailable``, ``TopicNotFound``.
         """
@@ -82,7 +82,7 @@ class KeyLookup:
             answer = await self._ask(wanted, offset, end)
         elif newest >= answer.revision:
             answer = await self._ask_more(wanted, answer)
-            if answer is not None and answer.end <= offset:  # files are others now
+            if answer is not None and answer.end <= offset:  # files have changed
                 answer = await self._ask(wanted, offset, end)
         if answer is None:
             return ReadSpans([(offset, end)], end, None)
@@ -106,7 +106,7 @@ class KeyLookup:
         return answer
 
     async def _ask_more(self, wanted: WantedTopics, answer: _Answer) -> _Answer | None:
-        """Ask for the filters of those who came since an answer."""
+        """Extend an answer by the filters of followers that came later."""
         revision, answers = wanted.revision, self._answers
         keys = wanted.keys_since(answer.revision)
         if keys is None:
@@ -127,7 +127,7 @@ def _end_of(span: Span) -> int:
 
 
 def _joined(spans: list[Span], upto: int) -> list[Span]:
-    """Return spans that may overlap as spans that do not, lowest first, as far as ``upto``."""
+    """Merge overlapping spans; lowest first, cut at ``upto``."""
     joined: list[Span] = []
     for start, end in sorted(spans):
         if joined and start <= joined[-1][1]:

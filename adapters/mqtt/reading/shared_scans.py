@@ -1,7 +1,7 @@
-"""Shared scans: followers that are behind at one offset read the log together, in turns.
+"""Shared scans: followers that are behind at one offset read the log together.
 
-So ten thousand who come back together cost a step of the log once, not once each: while they
-ride, where they stand is said once for all of them.
+For example, ten thousand sessions that come back together read each piece of the log once. A scan
+has one offset for all its followers; each follower's own offset is set when it leaves.
 """
 
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ from typing import Final
 
 from adapters.mqtt.ports import Follower
 
-TURNS_PER_OLDEST_SCAN: Final = 4  # one of so many turns is not the last ride's
+TURNS_PER_OLDEST_SCAN: Final = 4  # one turn of so many is for the scan that waits longest
 
 
 class SharedScan:
-    """Followers that have read up to ``offset``; one that took more is ahead, by its ``behind``.
+    """Followers that have read up to ``offset``; one that has read more has it in ``behind``.
 
-    None of them is wanted for since a later number than ``newest``, see ``WantedTopics.add``.
+    ``newest``: the highest number of its followers in ``WantedTopics``.
     """
 
     __slots__ = ("followers", "newest", "offset")
@@ -27,7 +27,7 @@ class SharedScan:
 
 
 class SharedScans:
-    """All rides through one partition. One at a time goes; the others wait, by offset."""
+    """All scans of one partition. One runs at a time; the others wait, by offset."""
 
     def __init__(self, partition_id: int) -> None:
         self._partition_id = partition_id
@@ -45,7 +45,7 @@ class SharedScans:
         return follower in self._by_follower
 
     def add(self, follower: "Follower", number: int) -> None:
-        """Let a follower that came in with this number ride from where it stands."""
+        """Add a follower, with its number in ``WantedTopics``, to the scan at its offset."""
         offset = follower.behind[self._partition_id]
         scan = self._waiting.get(offset)
         if scan is None:
@@ -55,7 +55,7 @@ class SharedScans:
         self._by_follower[follower] = scan
 
     def remove(self, follower: "Follower") -> None:
-        """Let a follower get off, if it rides: it stands where it has come to."""
+        """Remove a follower, if it is in a scan, and set its own offset."""
         scan = self._by_follower.pop(follower, None)
         if scan is None:
             return
@@ -65,20 +65,21 @@ class SharedScans:
             del self._waiting[scan.offset]
 
     def clear(self) -> None:
-        """Let nobody ride any more."""
+        """Remove all followers."""
         for follower in tuple(self._by_follower):
             self.remove(follower)
 
     def renumber(self, newest: int) -> None:
-        """Set the revision of all followers: their filters were added again, up to this one."""
+        """Set ``newest`` of every scan: all filters were collected again."""
         for scan in set(self._by_follower.values()):
             scan.newest = newest
 
     def take(self) -> SharedScan | None:
-        """Return the ride that goes on now; it waits no more until it is put back.
+        """Return the scan that runs next; it does not wait until it is put back.
 
-        Most often it is the last one: when it comes up with the others they ride as one. Between
-        these each has its turn, so that nobody waits for all who are further behind.
+        Mostly it is the one furthest behind: when it reaches others, they become one scan. One
+        turn in ``TURNS_PER_OLDEST_SCAN`` is for the scan that has waited longest, so that none
+        waits for all that are further behind.
         """
         if not self._waiting:
             return None
@@ -88,7 +89,7 @@ class SharedScans:
         return self._waiting.pop(offset)
 
     def put_back(self, scan: SharedScan) -> None:
-        """A ride has had its turn: it waits for the next one."""
+        """Put a scan back after its turn; merge it with a scan at the same offset."""
         if not scan.followers:
             return
         self.settle(scan)
@@ -97,7 +98,7 @@ class SharedScans:
             self._merge(scan, waiting)
 
     def join(self, scan: SharedScan, end: int, number: int) -> None:
-        """Let all ride along who stand at offsets before ``end`` and came in before a number."""
+        """Merge scans at offsets before ``end`` whose followers all have lower numbers."""
         found = [
             one
             for offset, one in self._waiting.items()

@@ -1,4 +1,4 @@
-"""One receiver that is too slow for QoS 0: where in the log it is, and what it gets from there."""
+"""A receiver that is too slow for QoS 0: its position in the log, and what it reads there."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
@@ -28,21 +28,23 @@ class SlowReceiverOwner(Protocol):
         ...
 
     def is_beyond(self, offset: int) -> bool:
-        """Say whether an offset is further back than the bounds allow."""
+        """Return whether an offset is further back than the bounds allow."""
         ...
 
     def remove(self, slow_receiver: "SlowReceiver") -> None:
-        """Forget one that is behind no more."""
+        """Remove a receiver that is behind no more."""
         ...
 
 
 class SlowReceiver:
-    """A connected session on one feed. It reads the log as a follower of ``CatchUp``.
+    """A connected session on one feed, which reads the log as a follower of ``CatchUp``.
 
-    It gets what is of QoS 0 for it from ``behind`` on, but of what left early only what lies at
-    or after ``unsent_from``: it had the rest. ``number`` says the same of what left early before
-    ``unsent_from`` is known. ``outstanding``: messages that came for it and have not left.
-    ``replaced``: what subscriptions were before, by filter (MQTT-3.8.4-4).
+    It gets the messages that are of QoS 0 for it from ``behind`` on. Of those that were delivered
+    live, it gets only those at or after the offset ``unsent_from``: earlier ones were sent to it.
+    Until that offset is known, ``number`` (a ``live_number``) stands for it.
+
+    ``outstanding``: messages for it that are not sent yet. ``replaced``: subscriptions that were
+    replaced meanwhile, by filter (MQTT-3.8.4-4).
     """
 
     __slots__ = (
@@ -72,12 +74,12 @@ class SlowReceiver:
 
     @property
     def offset(self) -> int:
-        """Offset in the log that it has reached."""
+        """Offset that the receiver has reached in the log."""
         return self.behind.get(self.slow_receivers.feed.partition_id, self.start)
 
     @property
     def is_ready(self) -> bool:
-        """See ``CatchUp``: while more than half of the bound waits for it, it gets no more."""
+        """See ``CatchUp``: ready while at most half of ``receiver_bytes_max`` waits for it."""
         session = self.session
         connection = session.connection
         return (
@@ -87,7 +89,7 @@ class SlowReceiver:
             and connection.out_bytes <= session.context.receiver_bytes_max // 2
         )
 
-    # --- how it comes and goes
+    # --- begin and end
 
     def begin(self, unsent_from: int) -> None:
         """Begin to read the log at an offset that is known by now."""
@@ -120,21 +122,21 @@ class SlowReceiver:
         self.behind.clear()
 
     def on_skipped(self, count: int) -> None:
-        """See ``CatchUp``: the log does not go back as far."""
+        """See ``CatchUp``: count messages that the log no longer has."""
         dropped = min(count, self.outstanding)
         self.session.context.counters.dropped += dropped
         self.outstanding -= dropped
 
-    # --- what it gets
+    # --- messages
 
     def wanted_filters(self) -> Iterator[str]:
-        """See ``FollowerPort``: all of its session's own subscriptions."""
+        """See ``FollowerPort``: filters of all subscriptions of the session that are not shared."""
         for subscription in self.session.subscriptions.values():
             if subscription.group is None:
                 yield subscription.topic_filter
 
     def replace(self, subscription: Subscription, live: Mapping[int, int]) -> None:
-        """Another one takes the place of a subscription, from the ``live`` offsets on."""
+        """Note that another subscription replaces one from the ``live`` offsets on."""
         partition_id = self.slow_receivers.feed.partition_id
         start, end = (one.get(partition_id, 0) for one in (subscription.starts, live))
         if max(start, self.offset) < end:
@@ -147,7 +149,7 @@ class SlowReceiver:
             )
 
     def match_of(self, match: "SubscriberMatch") -> AnyMatch:
-        """Return what its session wants, with what that was before."""
+        """Return the match of the session, with the subscriptions that it had before."""
         replaced = self.replaced
         if not replaced:
             return match
@@ -172,7 +174,7 @@ class SlowReceiver:
             match = own
         if min(run.qos, match.qos):
             return count
-        if not run.qos and was_live(run):  # it left early
+        if not run.qos and was_live(run):  # it was delivered live
             start = max(start, min(stop, self.unsent_from - run.base_offset))
         expiry_s = None
         if run.expires_at_unix_ms:
@@ -224,7 +226,7 @@ class SlowReceiver:
     def _heads(
         self, kind: PublishRun, match: "SubscriberMatch", version: Version
     ) -> PacketHeads | None:
-        """Return how messages of a kind begin; None when they do not leave from here."""
+        """Return the first bytes of packets of a kind; None when it is sent elsewhere."""
         if match.no_local and kind.client_id == self.session.client_id:
             own = match.for_own()
             if own is None:
@@ -243,9 +245,9 @@ class SlowReceiver:
         match: "SubscriberMatch",
         expiry_s: int | None,
     ) -> int:
-        """Send as many messages, one at least, as there is room for if all are large.
+        """Send as many messages as there is room for if all are large, at least one.
 
-        Return up to where.
+        Return the index after the last one.
         """
         context, connection = self.session.context, self.session.connection
         assert connection is not None

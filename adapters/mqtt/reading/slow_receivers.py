@@ -1,11 +1,13 @@
-"""Receivers that are too slow for QoS 0: they go on in the log, where they stopped.
+"""Receivers that are too slow for QoS 0: they read the log from where they stopped.
 
-QoS 0 leaves before the log has it (docs/adr/0007), so where a receiver stops has no offset yet.
-It has a number: a feed counts the messages that leave early, and they come into the log in that
-order. When the first one that a receiver has not had becomes readable, its offset is known, and
-the receiver reads the log from there as all do who are behind (``catch_up``). What does not
-leave early (QoS 1 and 2 for a subscription of QoS 0, other protocols) has an offset when it
-leaves: of that, it reads all from where the live end was. docs/adr/0015 has the reasons.
+Messages of QoS 0 are delivered live, before the log has them (docs/adr/0007). So the message at
+which a receiver stops has no offset yet. It has a number: a feed numbers the messages that it
+delivers live, and they come into the log in that order. When the first message that a receiver
+has not had becomes readable, its offset is known, and the receiver reads the log from there, as
+all followers do that are behind (``catch_up``).
+
+Other messages (QoS 1 and 2 for a subscription of QoS 0, other protocols) have an offset when they
+are delivered: the receiver reads those from where the live end was. docs/adr/0015 has the reasons.
 """
 
 from bisect import insort
@@ -18,7 +20,7 @@ from adapters.mqtt.reading.slow_receiver import SlowReceiver
 from adapters.mqtt.wire import PUBLISHES, MixedTopicPublishes, PublishRun
 from gateway.clock import Clock
 
-LAG_SAMPLES: Final = 256  # steps in which the bounds are measured
+LAG_SAMPLES: Final = 256  # samples within the bounds
 _FAR: Final = 1 << 62
 
 LivePublishes = PublishRun | MixedTopicPublishes
@@ -53,16 +55,22 @@ class SlowReceivers:
         self.members: dict[SessionPort, SlowReceiver] = {}
         self._clock = clock
         self._bounds = bounds
-        self._issued = 0  # messages that have left early
-        self._seen = 0  # of these, up to which number the log has them
-        self._pending: deque[LivePublishes] = deque()  # not seen yet, since there are members
-        self._last: LivePublishes | None = None  # of those that left early, until all are seen
-        self._waiting: list[SlowReceiver] = []  # whose offsets are not known, by number
+        self._issued = 0  # number of messages that were delivered live
+        self._seen = 0  # the highest of these numbers that the log has
+        self._pending: deque[LivePublishes] = (
+            deque()
+        )  # not in the log yet; filled while there are members
+        self._last: LivePublishes | None = (
+            None  # that was delivered live, until the log has all
+        )
+        self._waiting: list[
+            SlowReceiver
+        ] = []  # receivers whose offsets are not known, by number
         self._bytes = 0
         self._samples: deque[_LagSample] = deque()
 
     def number(self, early: LivePublishes) -> None:
-        """Number messages of QoS 0 that are about to leave, the log having taken them."""
+        """Number messages of QoS 0 that are about to be delivered live; their append has begun."""
         early.live_number = self._issued + 1
         self._issued += len(early.payloads)
         self._last = early
@@ -70,9 +78,9 @@ class SlowReceivers:
             self._pending.append(early)
 
     def holds_back(self, session: "SessionPort", run: PublishRun) -> bool:
-        """Say whether messages of QoS 0 that come now reach a session later, from the log.
+        """Return whether a session gets a new run of QoS 0 later, from the log.
 
-        It is asked for who is slow, or behind anywhere.
+        Called for sessions that are slow, or behind on any feed.
         """
         slow_receiver = self.members.get(session)
         if slow_receiver is None:
@@ -85,13 +93,13 @@ class SlowReceivers:
         return True
 
     def _fall_behind(self, session: "SessionPort", run: PublishRun) -> SlowReceiver:
-        """Let a session be behind from a run on."""
+        """Make a session a slow receiver, from a run on."""
         number, offset = run.live_number, self.feed.live_offset
         if not number:
             number, offset = self._issued + 1, run.base_offset
         slow_receiver = SlowReceiver(session, self, number, offset)
         if not self.members and self._last is not None:
-            self._pending.append(self._last)  # the log may show a part of it first
+            self._pending.append(self._last)  # a part of it may become readable first
         self.members[session] = slow_receiver
         insort(self._waiting, slow_receiver, key=_number)
         if self._is_sample_due():
@@ -130,7 +138,7 @@ class SlowReceivers:
                 context.distributor.deliver_to(session, run, match, self.feed)
 
     def _not_seen(self, run: PublishRun) -> PublishRun | None:
-        """Return what of a run the log does not have yet: of one that was cut it may have some."""
+        """Return the messages of a run that the log does not have; of a cut run, the rest."""
         seen = self._seen - run.live_number + 1
         if seen <= 0:
             return run
@@ -141,16 +149,16 @@ class SlowReceivers:
         return rest
 
     def close(self) -> None:
-        """The feed has ended."""
+        """End with the feed."""
         for slow_receiver in tuple(self.members.values()):
             slow_receiver.leave()
 
-    # --- what becomes readable
+    # --- batches that become readable
 
     def on_batch(
         self, natives: Sequence[tuple[int, object]], size_bytes: int, end: int
     ) -> None:
-        """A batch was handed out, up to ``end``: with what our own clients published in it."""
+        """Note a delivered batch up to ``end``; ``natives`` are the MQTT publishes in it."""
         if self._seen < self._issued or self._waiting:
             if self._waiting:
                 for offset, native in natives:
@@ -164,19 +172,19 @@ class SlowReceivers:
             self.grow(size_bytes, end)
 
     def _see_native(self, offset: int, native: object) -> bool:
-        """Learn where messages that left early lie; False for others."""
+        """Note the offset of messages that were delivered live; False for others."""
         if not isinstance(native, PUBLISHES) or not native.live_number:
             return False
         self._see(native.live_number, len(native.payloads), offset)
         return True
 
     def see(self, run: PublishRun) -> int:
-        """Learn where messages that left early lie, from the log; return their number.
+        """Note the offset of live-delivered messages that were read from the log.
 
-        They are the next ones, as numbers and offsets rise together.
+        Return their number: they are the next ones, as numbers and offsets rise together.
         """
         number = self._seen + 1
-        if number <= self._issued:  # else it is another's, which says that it is ours
+        if number <= self._issued:  # else its headers only claim that it came by MQTT
             self._see(number, len(run.payloads), run.base_offset)
         return number
 
@@ -187,7 +195,7 @@ class SlowReceivers:
             slow_receiver.begin(offset + max(slow_receiver.number - first, 0))
 
     def _seen_all(self, end: int) -> None:
-        """Up to ``end`` all that left early is known."""
+        """Settle numbers: all messages below ``end`` that were delivered live are known."""
         pending, seen = self._pending, self._seen
         if seen >= self._issued:
             self._last = None
@@ -198,18 +206,18 @@ class SlowReceivers:
 
     @property
     def issued(self) -> int:
-        """Number of messages that have left early."""
+        """Number of messages that were delivered live."""
         return self._issued
 
     def settle(self, number: int) -> None:
-        """Nothing up to a number is on its way: the log has it, or has refused it."""
+        """Note that the log has, or has refused, every message up to a number."""
         self._seen = max(self._seen, number)
         self._seen_all(self.feed.live_offset)
 
-    # --- how far back anybody may be
+    # --- limits of the lag
 
     def grow(self, size_bytes: int, end: int) -> None:
-        """Note how the log grows; who is too far back skips to what is new."""
+        """Note growth of the log; receivers beyond the bounds skip to new messages."""
         self._bytes += size_bytes
         if not self._is_sample_due():
             return
@@ -219,7 +227,7 @@ class SlowReceivers:
                 slow_receiver.skip()
 
     def is_beyond(self, offset: int) -> bool:
-        """Say whether a place is further back than the bounds allow."""
+        """Return whether an offset is further back than the bounds allow."""
         marks, bounds = self._samples, self._bounds
         bytes_min = self._bytes - bounds.bytes_max
         ms_min = self._clock.monotonic_ms() - bounds.ms_max
@@ -228,7 +236,7 @@ class SlowReceivers:
         return offset < (marks[0].offset if marks else self.feed.live_offset)
 
     def _is_sample_due(self) -> bool:
-        """Say whether the last mark is too long ago for who falls behind now."""
+        """Return whether the last sample is too old for a receiver that falls behind now."""
         if not self._samples:
             return True
         last, bounds = self._samples[-1], self._bounds

@@ -1,8 +1,8 @@
-"""Topics that followers may want, asked once for each record of the log.
+"""Topics that followers may want, checked once for each record of the log.
 
-The trie of all subscriptions would say that of a million clients somebody wants most topics;
-here are only those who are being served. Filters without a wildcard are one set, asked at the
-speed of C; the others are a tree over topic levels.
+Of a million clients, some want almost any topic; so the trie of all subscriptions is of no use
+here. This holds the filters of the followers that are being served. Filters without a wildcard
+are one set, checked at the speed of C; the others are a tree over topic levels.
 """
 
 from collections.abc import Callable
@@ -12,9 +12,9 @@ from adapters.mqtt.ports import Follower
 from adapters.mqtt.subscriptions.filters import has_wildcard
 from gateway.storage import WantedKeys
 
-KNOWN_TOPICS_MAX: Final = 65_536  # answers that are remembered where there are wildcards
-KNOWN_TOPIC_BYTES_MAX: Final = 1_024  # longer names are looked at each time
-FILTERS_ASKED_MAX: Final = 10_000  # of an index; who wants more reads
+KNOWN_TOPICS_MAX: Final = 65_536  # cached answers, when there are wildcards
+KNOWN_TOPIC_BYTES_MAX: Final = 1_024  # longer names are not cached
+FILTERS_ASKED_MAX: Final = 10_000  # in one question to an index; with more, the log is read
 
 _PLUS: Final = b"+"  # no level of a topic name is one of these
 _BELOW: Final = b"#"
@@ -24,17 +24,17 @@ _Node: TypeAlias = dict[bytes, "_Node"]
 
 
 class WantedTopics:
-    """The filters of some followers. It only grows: make another one to forget.
+    """Filters of some followers. The set only grows; a new one replaces it.
 
-    ``revision`` is how many followers came in so far. They are numbered as they come: those with
-    a number below a revision were there when something was read at that revision.
+    Followers are numbered as they come, and ``revision`` is the next number: what was read at a
+    revision serves the followers with lower numbers.
     """
 
     def __init__(self) -> None:
         self.revision = 0
         self._numbers: dict[Follower, int] = {}
         self._filters: list[bytes] = []  # each once, in the order in which they came
-        self._counts: list[int] = []  # of them, when each of the followers came in
+        self._counts: list[int] = []  # of filters, when each follower came in
         self._exact: set[bytes] = set()
         self._root: _Node = {}
         self._known = _Known(self._is_wanted)
@@ -43,9 +43,9 @@ class WantedTopics:
         return len(self._numbers)
 
     def add(self, follower: "Follower") -> int:
-        """Count in what a follower wants of the log now; return its number.
+        """Add the filters of a follower; return its number.
 
-        What it subscribes to later counts from the live end of now or a later one.
+        Its later subscriptions begin at a live end, so they are not needed here.
         """
         number = self._numbers.setdefault(follower, self.revision)
         if number < self.revision:
@@ -57,20 +57,20 @@ class WantedTopics:
         return number
 
     def discard(self, follower: "Follower") -> None:
-        """Forget a follower, though not its filters: it has gone, and is counted in anew."""
+        """Forget a follower, but not its filters; it gets a new number when it is added again."""
         self._numbers.pop(follower, None)
 
     @property
     def wants(self) -> Callable[[bytes], bool] | None:
-        """Predicate for wanted topics, None when all are wanted. It follows ``add``."""
+        """Predicate for wanted topics, None when all are wanted; later ``add`` calls change it."""
         if not self._root:
             return self._exact.__contains__
         return None if _BELOW in self._root else self._known.__getitem__
 
     def keys_since(self, revision: int) -> WantedKeys | None:
-        """Return the topics that came to be wanted at or after a revision, to ask an index for.
+        """Return the filters added at or after a revision, as a question to an index.
 
-        None when these are nearly all, or more than is worth asking for.
+        None when they match all topics, or are more than ``FILTERS_ASKED_MAX``.
         """
         if _BELOW in self._root:
             return None
@@ -89,7 +89,7 @@ class WantedTopics:
         return WantedKeys(frozenset(exact), _shortest(prefixes), self._matches_key)
 
     def _matches_key(self, key: bytes) -> bool:
-        """Say the same as ``_is_wanted``, in any thread: nothing is remembered."""
+        """Return the same as ``_is_wanted``, from any thread: nothing is cached."""
         return key in self._exact or _matches(self._root, key)
 
     def _add_filter(self, topic_filter: str) -> None:
@@ -117,7 +117,7 @@ class WantedTopics:
 
 
 class _Known(dict[bytes, bool]):
-    """Answers that are remembered: one that is there costs no step of Python."""
+    """Cached answers; a hit runs no Python code."""
 
     def __init__(self, find: Callable[[bytes], bool]) -> None:
         super().__init__()

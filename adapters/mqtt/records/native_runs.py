@@ -1,4 +1,4 @@
-"""Runs of what MQTT publishers appended, in the form that comes beside a live batch."""
+"""Runs of the objects that MQTT publishers append beside a live batch."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -10,11 +10,11 @@ from gateway.model import DELIVER_AT
 _MANY: Final = (
     OneInFlightMessages,
     MixedTopicPublishes,
-)  # natives that make runs when they are wanted
+)  # natives that make their runs on demand
 
 
 def runs_of_native(native: object) -> Sequence[PublishRun]:
-    """Return the runs of what was appended as one, in the order of their offsets."""
+    """Return the runs of one appended object, in the order of their offsets."""
     if isinstance(native, _MANY):
         return native.runs()
     assert isinstance(native, PublishRun)
@@ -22,16 +22,16 @@ def runs_of_native(native: object) -> Sequence[PublishRun]:
 
 
 def were_live(natives: Sequence[tuple[int, object]]) -> bool:
-    """Say whether nothing of an append is new, and few will read it: no runs are made then."""
+    """Return whether all messages of a batch were delivered live: no runs are made then."""
     return all(
         type(native) is MixedTopicPublishes and native.live_number for _, native in natives
     )
 
 
 def was_live(run: PublishRun) -> bool:
-    """Say whether messages of the log were published by MQTT, and not to wait: ``$delayed/``.
+    """Return whether messages of the log were published by MQTT, and not by ``$delayed/``.
 
-    The header of what waited is one that no publisher can set.
+    Delayed messages have a header that no publisher can set.
     """
     properties = run.properties.user_properties
     return bool(run.client_id) and all(name != DELIVER_AT for name, _ in properties)

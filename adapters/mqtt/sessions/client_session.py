@@ -1,8 +1,8 @@
-"""One client's session: its subscriptions, what is on its way to it, and how far it has read.
+"""One client's session: its subscriptions, its messages in flight, its positions in the log.
 
-A session is positions and filters, not a copy of a queue. While a client is connected it gets
-what is new as it comes (it is live on a feed), or it is behind on a feed at an offset, because
-its window was full or it was away; then it reads the log until it has caught up.
+A session stores positions and filters, not a queue of messages. On each feed a connected client
+is live, and gets new messages as they come, or it is behind at an offset, because its window was
+full or it was disconnected; then it reads the log until it has caught up.
 """
 
 from collections import OrderedDict
@@ -42,7 +42,7 @@ NOT_FOUND: Final = 0x92
 
 
 class ClientSession:
-    """All there is of one client identifier. ``behind`` is by partition id, see ``CatchUp``."""
+    """Session of one client identifier. ``behind``: offsets by partition id, see ``CatchUp``."""
 
     __slots__ = (
         "behind",
@@ -80,39 +80,41 @@ class ClientSession:
         self.context = context
         self.connection: SessionConnection | None = None
         self.username: str | None = None
-        self.host = ""  # it was connected from last, for rules; nobody writes it down
+        self.host = ""  # address of the last connection, for rules; not stored
         self.expiry_s = 0
         self.disconnected_unix_ms = 0  # 0 while it is connected
         self.deadline_ms = 0  # monotonic
         self.will: Will | None = None
-        self.subscriptions: dict[str, Subscription] = {}  # by the filter as the client wrote it
-        self.filter_bytes = 0  # of all of them
-        self.ended: EndedSubscriptions[SessionPort] | None = None  # whose rest still leaves
-        self.forbidden = NOTHING  # those out of force, see ``rights.reading``
+        self.subscriptions: dict[str, Subscription] = {}  # by the filter as the client sent it
+        self.filter_bytes = 0  # of all subscriptions
+        self.ended: EndedSubscriptions[SessionPort] | None = None  # still delivered
+        self.forbidden = NOTHING  # subscriptions that rules deny, see ``read_access``
         self.groups: dict[str, GroupPort] = {}
-        self.holder = context.lanes.new_holder()  # of messages of shared subscriptions
+        self.holder = context.lanes.new_holder()  # id, for messages of shared subscriptions
         self.outbox = Outbox()
         self.journal = SessionJournal(self)
         self.inbound: set[int] = set()  # QoS 2 identifiers that wait for PUBREL
         self.behind: dict[int, int] = {}
-        # Where it is too slow for QoS 0, by partition id; waiting for it, more: ``at_most_once``.
+        # By partition id, where the client is too slow for QoS 0; see ``at_most_once``.
         self.slow_receivers: dict[int, SlowReceiverPort] = {}
         self.live_bytes_max = context.receiver_bytes_max
-        self.positions: dict[int, int] = {}  # while it is away
-        # Who waits for retained messages by filter, and the topic they are at.
+        self.positions: dict[int, int] = {}  # while disconnected
+        # Subscriptions with retained messages still to be sent, and the topic reached.
         self.retained_scans: OrderedDict[str, tuple[Subscription, bytes]] = OrderedDict()
-        self.is_attached = False  # CONNACK was sent, and deliveries go on
+        self.is_attached = False  # CONNACK was sent, and messages are delivered
         self.is_redelivering = False
-        self.on_progress: Callable[[], None] | None = None  # what redelivery waits for
+        self.on_progress: Callable[[], None] | None = (
+            None  # set while redelivery waits for room
+        )
 
     @property
     def is_kept(self) -> bool:
-        """Whether the session outlives its connection, and so must be written down."""
+        """Whether the session outlives its connection, and so is stored."""
         return self.expiry_s > 0
 
     @property
     def reads_log(self) -> bool:
-        """Whether any subscription of its own, of now or ended, is of QoS 1 or 2."""
+        """Whether any subscription that is not shared, current or ended, is of QoS 1 or 2."""
         return bool(self.ended) or any(
             one.qos and one.group is None for one in self.subscriptions.values()
         )
@@ -131,7 +133,7 @@ class ClientSession:
         )
 
     def wanted_filters(self) -> Iterator[str]:
-        """See ``FollowerPort``: of QoS 1 and 2; QoS 0 is for who is there when it comes."""
+        """See ``FollowerPort``: filters of QoS 1 and 2; QoS 0 is delivered live only."""
         for subscription in self.subscriptions.values():
             if subscription.group is None and subscription.qos:
                 yield subscription.topic_filter
@@ -142,7 +144,7 @@ class ClientSession:
     # --- sending
 
     def offer(self, run: PublishRun, match: SubscriberMatch, feed: FeedPort) -> None:
-        """Send what is new and of QoS 1 or 2, or note from where on the log is to be read."""
+        """Send a new run of QoS 1 or 2, or note the offset from which the log is to be read."""
         if feed.partition_id in self.behind:
             return
         count = len(run.payloads)
@@ -153,7 +155,7 @@ class ClientSession:
     def take(
         self, run: PublishRun, start: int, stop: int, match: SubscriberMatch, feed: FeedPort
     ) -> int:
-        """See ``CatchUp``: QoS 0 is for those who were there when it came."""
+        """See ``CatchUp``: messages of QoS 0 count as taken, as they are delivered live only."""
         if match.no_local and run.client_id == self.client_id:
             own = match.for_own()
             if own is None:
@@ -208,9 +210,9 @@ class ClientSession:
         group: str = "",
         attempt: int = 0,
     ) -> Sequence[tuple[int, int]]:
-        """Send messages of QoS 1 or 2 that there is room for, journaled when that is due.
+        """Send messages of QoS 1 or 2 within the window; journal them for a stored session.
 
-        Return which stretches of them were sent: what is too large is not.
+        Return the ranges that were sent: messages that are too large are left out.
         """
         connection = self.connection
         assert connection is not None
@@ -223,7 +225,7 @@ class ClientSession:
             expiry_s=expiry_s,
             may_set_alias=qos == 1 and not self.journal.is_held_up,
         )
-        # What is too large counts as delivered (MQTT-3.1.2-25).
+        # Messages that are too large count as delivered (MQTT-3.1.2-25).
         parts = fitting_parts(form, start, stop, connection.packet_bytes_max)
         self.context.counters.too_large += stop - start - sum(end - at for at, end in parts)
         for first, end in parts:
@@ -247,7 +249,7 @@ class ClientSession:
         return parts
 
     def send(self, connection: SessionConnection, *data: Buffer) -> None:
-        """Send packets; who makes us keep more than is bearable is cut off."""
+        """Send packets; close a connection above ``receiver_bytes_hard_max``."""
         connection.send(*data)
         if connection.out_bytes > self.context.config.receiver_bytes_hard_max:
             connection.quota_exceeded()
@@ -255,7 +257,7 @@ class ClientSession:
     # --- acknowledgements
 
     def acked(self, run: AckRun) -> None:
-        """PUBACK, PUBREC or PUBCOMP came. Error: ``MqttError`` for the wrong one."""
+        """Settle messages by PUBACK, PUBREC or PUBCOMP. Error: ``MqttError`` for the wrong one."""
         if run.kind is PacketType.PUBREC:
             self._received(run)
         else:
@@ -278,7 +280,7 @@ class ClientSession:
         if not self.is_kept:
             connection.send(data)
             return
-        # PUBREL says that PUBLISH will not come again: it must be true after a crash too.
+        # After PUBREL, PUBLISH must not be sent again, not even after a crash: store that first.
         self.context.store.put_state(self, partial(self._release_when_kept, connection, data))
 
     def _release_when_kept(
@@ -289,10 +291,10 @@ class ClientSession:
         if error is None:
             connection.send(data)
         else:
-            connection.fail(error)  # PUBREL goes when it is back
+            connection.fail(error)  # PUBREL is sent after the next CONNECT
 
     def note_settled(self) -> None:
-        """Something was settled: the next checkpoint says so, and shared lanes now."""
+        """Record settled messages: in shared lanes now, in the session at the next checkpoint."""
         outbox = self.outbox
         if outbox.settled:
             self.context.lanes.settle(outbox.take_settled())
@@ -304,7 +306,7 @@ class ClientSession:
             self.context.dirty.add(self)
 
     def on_state_kept(self, base: int) -> None:
-        """A state with this base of the outbox is kept: there may be identifiers again."""
+        """Free identifiers: a state with this base of the outbox is durable."""
         was_full = self.outbox.room <= 0
         self.outbox.kept(base)
         if was_full and self.is_ready:
@@ -327,23 +329,23 @@ class ClientSession:
         """See ``CatchUp``."""
         self.context.counters.backlog_skipped += count
 
-    # --- subscriptions, by way of the registry that keeps them
+    # --- subscriptions, by the registry that stores them
 
     def subscribe(
         self,
         items: Sequence[tuple[Subscription, bool]],
         on_done: Callable[[StorageUnavailable | None], None],
     ) -> None:
-        """Add subscriptions; ``on_done`` (SUBACK) when they are kept as the session asks."""
+        """Add subscriptions; ``on_done`` (SUBACK) runs when they are stored, if the session is."""
         self.context.subscribing.subscribe(self, [item for item, _ in items], on_done)
 
     def after_suback(self, items: Sequence[tuple[Subscription, bool]]) -> None:
-        """Send retained messages to subscriptions that ask for them, and are still there.
+        """Send retained messages for subscriptions that ask for them and still exist.
 
-        A filter that waits for them already begins again: it is sent all of them once.
+        A filter that still waits for some starts again, and gets all of them once.
         """
         for subscription, may_send in items:
-            name = subscription.topic_filter  # what is shared asks for none
+            name = subscription.topic_filter  # shared subscriptions get none
             if not may_send or name not in self.subscriptions or name in self.forbidden:
                 continue
             if name.startswith("$SYS/"):
@@ -354,20 +356,20 @@ class ClientSession:
             self.context.retained_scans.send(self)
 
     def forget_retained(self, filters: Iterable[str]) -> None:
-        """Send subscriptions nothing of the retained messages that they still wait for."""
+        """Cancel the retained messages that filters still wait for."""
         for name in filters if self.retained_scans else ():
             self.retained_scans.pop(name, None)
 
     def unsubscribe(
         self, filters: Sequence[str], on_done: Callable[[StorageUnavailable | None], None]
     ) -> list[bool]:
-        """Remove subscriptions; return which of the filters, as written, had one."""
+        """Remove subscriptions; return for each filter whether it had one."""
         return self.context.subscribing.unsubscribe(self, filters, on_done)
 
     def attach(self, connection: SessionConnection) -> None:
-        """CONNACK was sent: deliver what waits, then what is new."""
+        """Start delivery after CONNACK: waiting messages first, then new ones."""
         self.context.attach(self, connection)
 
     def writable(self) -> None:
-        """The peer has caught up with what was written."""
+        """Go on: the socket has room again."""
         self.go_on()

@@ -84,7 +84,7 @@ class SessionJournal:
         self._new: list[Inflight] = []
         self._new_bytes = 0
         self._data: list[Buffer] = []
-        self.is_over = False  # with its session: nobody writes any of it down
+        self.is_over = False  # with its session: nothing more is written
         self._written: deque[Written] = deque()
         self._waiting = 0  # records that hold up what comes behind them
         self.unkept: dict[int, bytes] = {}  # records that the disk refused, by first sequence

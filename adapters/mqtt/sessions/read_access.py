@@ -1,9 +1,8 @@
-"""Rights to read, checked again for subscriptions when rules change.
+"""Read access of subscriptions, checked again when rules change.
 
-What a client may not read any more stays a subscription of its session, but is out of force: it
-gets nothing, and is in force again when the rules allow it again. Nothing tells the client, as
-MQTT has no words for it. This is looked at when a session's client comes (back), and for all
-who are connected when rules change; never for each message.
+A subscription that rules deny stays in its session, but is out of force: it gets no messages
+until the rules allow it again. MQTT has no packet that would inform the client. Access is checked
+when a client connects and, for all connected clients, when rules change; never per message.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ from adapters.mqtt.delivery.exact_denials import ExactDenials
 from adapters.mqtt.ports import ContextPort, GroupPort, SessionPort
 from adapters.mqtt.sessions.ended_registry import EndedRegistry
 
-CHECKED_PER_TURN: Final = 200  # subscriptions, before others are served
+CHECKED_PER_TURN: Final = 200  # subscriptions, before the loop serves others
 
 NOTHING: Final[frozenset[str]] = frozenset()
 
@@ -25,11 +24,11 @@ class AccessServices(ContextPort, Protocol):
     endings: EndedRegistry
 
     def join(self, group: GroupPort, session: SessionPort) -> None:
-        """Let a connected member take part in its group."""
+        """Make a connected member take part in its group."""
         ...
 
     def part(self, group: GroupPort, session: SessionPort) -> None:
-        """Let a member take part no more."""
+        """Remove a member from those that take part."""
         ...
 
     def catch_up_anew(self, session: SessionPort) -> None:
@@ -38,7 +37,7 @@ class AccessServices(ContextPort, Protocol):
 
 
 def forbidden_to(session: "SessionPort") -> frozenset[str]:
-    """Return the subscriptions, as written, that an attached session may not have by now."""
+    """Return the names of an attached session's subscriptions that rules deny."""
     assert session.connection is not None
     access = session.connection.access
     assert access is not None
@@ -53,7 +52,7 @@ def forbidden_to(session: "SessionPort") -> frozenset[str]:
 
 
 def put_in_force(context: AccessServices, session: "SessionPort", name: str) -> None:
-    """Let a subscription of an attached session get what is new."""
+    """Put a subscription of an attached session in force: it gets new messages."""
     subscription = session.subscriptions[name]
     if subscription.group is None:
         context.distributor.trie.add(subscription, session)
@@ -62,7 +61,7 @@ def put_in_force(context: AccessServices, session: "SessionPort", name: str) -> 
 
 
 class ReadAccess:
-    """Looks at the subscriptions of all who are connected. Loop only."""
+    """Checks the subscriptions of all connected sessions. Loop only."""
 
     def __init__(
         self,
@@ -75,9 +74,9 @@ class ReadAccess:
         self._sessions = sessions
 
     async def rules_changed(self) -> None:
-        """Look at all of them, a bounded number each turn; then what the rules say holds.
+        """Check all sessions, a bounded number of subscriptions in each turn of the loop.
 
-        Who comes meanwhile is looked at by the rules of that moment.
+        A client that connects meanwhile is checked by the rules of that moment.
         """
         self._exact_denials.renew()
         checked = 0
@@ -91,7 +90,7 @@ class ReadAccess:
                 await asyncio.sleep(0)
 
     def check_session(self, session: "SessionPort") -> None:
-        """Put out of force what an attached session may not read, and in force what it may."""
+        """Put denied subscriptions of a session out of force, and allowed ones in force."""
         context = self._context
         is_less = context.endings.drop_forbidden(session)
         before, session.forbidden = session.forbidden, forbidden_to(session)
@@ -103,6 +102,6 @@ class ReadAccess:
                 context.part(session.groups[name], session)
         session.forget_retained(session.forbidden)
         if is_less or session.forbidden - before:
-            context.catch_up_anew(session)  # who wants what was asked between two slices
+            context.catch_up_anew(session)  # receivers may have been found between two slices
         for name in before - session.forbidden:
             put_in_force(context, session, name)

@@ -215,7 +215,7 @@ class Sessions:
 
     def _end(self, session: ClientSession) -> None:
         """The session is over; a will that waits for its end goes now (MQTT-3.1.2-8)."""
-        session.will = None  # nobody writes this session down any more
+        session.will = None  # this session is not stored any more
         self._wills.end(session.client_id)
         self._context.write_journals()
         if self._is_stored(session):

@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 
 async def restore(context: SessionContext, sessions: dict[str, ClientSession]) -> None:
-    """Read what was written down, and fill ``sessions``; nobody is connected.
+    """Read stored sessions into ``sessions``, before any client connects.
 
     Errors: as ``InternalStream.load``, ``QueueJournal.load``.
     """

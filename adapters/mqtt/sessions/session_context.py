@@ -1,7 +1,7 @@
 """Services that sessions and shared subscriptions use.
 
-Attaching and detaching, subscribing, redelivery, retained messages: each touches the trie, the
-feeds and the store. Everything is on the event loop.
+They attach and detach sessions, subscribe, redeliver and send retained messages, by the trie, the
+feeds and the store. Everything runs on the event loop.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from gateway.queues.journal import QueueJournal
 
 
 class SessionContext:
-    """Shared by all sessions of the node. ``dirty``: have something for the next checkpoint."""
+    """Context of all sessions of the node. ``dirty``: sessions to be stored at a checkpoint."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - its surroundings, made once
         self,
@@ -65,7 +65,7 @@ class SessionContext:
         )
         self.subscribing = Subscribing(self)
         self.dirty_groups: set[GroupPort] = set()
-        self.groups: dict[str, ShareGroup] = {}  # by the filter as members write it
+        self.groups: dict[str, ShareGroup] = {}  # by the filter as members send it
         self.lanes = ShareLanes(clock, feeds, self.groups, shares)
         self._writer = JournalWriter(store, self.lanes)
         self.member_redelivery = MemberRedelivery(feeds, self.lanes, self.start)
@@ -92,10 +92,10 @@ class SessionContext:
         """Write down what was added this turn; send it now, or when it is kept."""
         self._writer.write()
 
-    # --- coming and going
+    # --- attach and detach
 
     def attach(self, session: SessionPort, connection: SessionConnection) -> None:
-        """Begin to deliver: first what was on its way, then what was missed, then what is new."""
+        """Start delivery: messages in flight first, then missed ones, then new ones."""
         session.is_attached = True
         session.outbox.window = min(
             connection.receive_maximum, self.config.session.inflight_max
@@ -103,7 +103,7 @@ class SessionContext:
         if session.reads_log:
             session.behind = self._positions_to_read(session, session.positions)
         session.positions = {}
-        # Nothing new before what is old, not from groups either.
+        # New messages wait for old ones, also those of groups.
         session.is_redelivering = session.outbox.count > 0
         self.endings.attach(session)
         session.forbidden = forbidden_to(session)
@@ -120,12 +120,12 @@ class SessionContext:
             session.go_on()
 
     def detach(self, session: SessionPort) -> None:
-        """The connection has gone: keep where the session stands."""
+        """Store the positions of a session whose connection has gone."""
         self.write_journals()
         self.endings.detach(session)
         for slow_receiver in tuple(session.slow_receivers.values()):
             slow_receiver.leave()
-        self._leave_catch_ups(session, session.behind)  # which tell it where it stands
+        self._leave_catch_ups(session, session.behind)  # this sets its offsets
         session.positions = self.positions_of(session)
         session.is_attached = False
         session.connection = None
@@ -138,7 +138,7 @@ class SessionContext:
             self.part(group, session)
 
     def positions_of(self, session: SessionPort) -> dict[int, int]:
-        """Return where a session stands, by partition id; empty when it reads no log."""
+        """Return the offsets of a session by partition id; empty when it reads no log."""
         if not session.reads_log:
             return {}
         if not session.is_attached:
@@ -148,9 +148,9 @@ class SessionContext:
     def _positions_to_read(
         self, reader: SessionPort | GroupPort, positions: dict[int, int]
     ) -> dict[int, int]:
-        """Return where a reader is behind; too far back is skipped, as ``backlog_max`` says.
+        """Return the offsets where a reader is behind; more than ``backlog_max`` is skipped.
 
-        A partition that came while it was away is read from its beginning.
+        A partition that was created while it was disconnected is read from its beginning.
         """
         behind: dict[int, int] = {}
         for feed in self.feeds if positions else ():
@@ -173,7 +173,7 @@ class SessionContext:
             self.subscription_count += 1
             session.filter_bytes += filter_bytes(name)
         session.subscriptions[name] = subscription
-        if name in session.forbidden:  # SUBSCRIBE has asked the rules
+        if name in session.forbidden:  # SUBSCRIBE has checked the rules
             session.forbidden -= {name}
         if subscription.group is None:
             if session.is_attached:
@@ -186,7 +186,7 @@ class SessionContext:
         session.groups[name] = group
         if session.is_attached:
             self.join(group, session)
-        if is_first and session.is_kept:  # SUBACK promises what comes from here on
+        if is_first and session.is_kept:  # SUBACK promises messages from here on
             group.keep()
             self.store.put_group(group, self.positions_of_group(group))
 
@@ -206,18 +206,18 @@ class SessionContext:
 
     @staticmethod
     def forget_replaced(session: SessionPort, name: str) -> None:
-        """Forget what a subscription was before, for a receiver behind at QoS 0."""
+        """Forget replaced versions of a subscription, for a receiver behind at QoS 0."""
         for slow_receiver in session.slow_receivers.values():
             slow_receiver.replaced.pop(name, None)
 
     def end(self, session: SessionPort) -> None:
-        """The session is over: hand what it shared back to those it shared with."""
+        """End a session: return its shared messages to the groups."""
         self.lanes.end(session)
         for group in tuple(session.groups.values()):
             self._quit(group, session)
         session.groups.clear()
         self.subscription_count -= len(session.subscriptions)
-        session.subscriptions.clear()  # a SUBSCRIBE that is refused by now finds nothing to undo
+        session.subscriptions.clear()  # a SUBSCRIBE that fails later finds nothing to undo
         session.retained_scans.clear()
         session.ended = None
         session.journal.close()
@@ -230,7 +230,7 @@ class SessionContext:
         return self.groups.setdefault(made.written, made)
 
     def restore_group(self, name: str, topic_filter: str, positions: dict[int, int]) -> None:
-        """Take back where a group stood when the node ended; one without members is over."""
+        """Restore the positions of a group; one without members is removed."""
         group = self._group(name, topic_filter)
         group.positions = positions
         if not group.members:
@@ -238,7 +238,7 @@ class SessionContext:
             self.store.remove_group(group)
 
     def restore_member(self, session: SessionPort, subscription: Subscription) -> None:
-        """Take back a member of a group."""
+        """Restore a member of a group."""
         assert subscription.group is not None
         group = self._group(subscription.group, subscription.topic_filter)
         group.members[session] = subscription
@@ -246,7 +246,7 @@ class SessionContext:
         session.groups[group.written] = group
 
     def join(self, group: GroupPort, session: SessionPort) -> None:
-        """A member is there: it takes part; the first one goes on where the group stood."""
+        """Add a connected member; the first one continues at the group's positions."""
         if session not in group.online:
             group.online.append(session)
         best = max(group.members.values(), key=lambda one: one.qos)
@@ -263,7 +263,7 @@ class SessionContext:
         group.go_on()
 
     def part(self, group: GroupPort, session: SessionPort) -> None:
-        """A member is away: others go on; without any, the group waits where it stands."""
+        """Remove a disconnected member; without any other, the group keeps its positions."""
         if session not in group.online:
             return
         group.online.remove(session)
@@ -278,7 +278,7 @@ class SessionContext:
             self.store.put_group(group, group.positions)
 
     def _quit(self, group: GroupPort, session: SessionPort) -> None:
-        """A member has unsubscribed, or its session is over."""
+        """Remove a member that has unsubscribed, or whose session is over."""
         self.part(group, session)
         group.members.pop(session, None)
         group.update_is_kept()
@@ -291,7 +291,7 @@ class SessionContext:
             group.go_on()
 
     def positions_of_group(self, group: GroupPort) -> dict[int, int]:
-        """Return where a group stands."""
+        """Return the offsets of a group by partition id."""
         if not group.online and group.positions:
             return group.positions
         return {**self.feeds.live_offsets(), **group.behind}
@@ -299,7 +299,7 @@ class SessionContext:
     # --- reading the log
 
     def catch_up(self, follower: Follower) -> None:
-        """Let a follower that is behind be served."""
+        """Serve a follower that is behind."""
         for partition_id in tuple(follower.behind):
             catch_up = self.feeds.catch_up(partition_id)
             if catch_up is None:
@@ -315,7 +315,7 @@ class SessionContext:
             self.catch_up(follower)
 
     def stop_catching_up(self, session: SessionPort) -> None:
-        """Let a session be behind no more."""
+        """End the catching up of a session: it is live everywhere."""
         self._leave_catch_ups(session, session.behind)
         session.behind = {}
 
@@ -328,7 +328,7 @@ class SessionContext:
     # --- tasks
 
     def start(self, work: Coroutine[object, object, None]) -> None:
-        """Run what goes on over turns of the loop, until the node stops."""
+        """Run a task over several turns of the loop, until the node stops."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -110,7 +110,7 @@ class ShareLane:
         return _pieces(taken)
 
     def done(self, ids: Sequence[tuple[int, int]]) -> None:
-        """Messages, as (offset, attempt), are nobody's any more."""
+        """Settle messages, as (offset, attempt)."""
         effects = self.lane.ack(ids)[1]
         self.lane.kept(self.lane.ack_number)  # a snapshot says it, should the entry be refused
         self._lanes.note(self, effects)
@@ -127,7 +127,7 @@ class ShareLane:
         self.done(ids)
 
     def drop_returned(self, count: int) -> None:
-        """The lowest of what was given back is not there any more, or nobody wants it."""
+        """Settle the lowest requeued message: it was deleted, or no member wants it."""
         for first_offset, length, attempt in self.take_returned(count, _NOBODY):
             self.done(ids_of(first_offset, length, attempt))
 

@@ -71,7 +71,7 @@ class MemberRedelivery:
             group.go_on()
 
     async def _deal_some_or_wait(self, group: ReturningGroup, lane: ShareLane) -> bool:
-        """A log that cannot be read is tried again: nobody else would ask for it."""
+        """Deliver, and try again after a failed read: no other event would start it."""
         try:
             went = await self._deal_some(group, lane)
             await asyncio.sleep(0)  # there may be many, and others are to be served
@@ -82,7 +82,7 @@ class MemberRedelivery:
         return went
 
     async def _deal_some(self, group: ReturningGroup, lane: ShareLane) -> bool:
-        """Deal out some messages of a lane; False when nobody took any. Errors: ``Feed.read``.
+        """Deliver some requeued messages of a lane; False when none was taken. Errors: ``Feed.read``.
 
         All that is decided is decided after the read, at once.
         """
