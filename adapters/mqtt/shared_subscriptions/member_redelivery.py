@@ -82,7 +82,7 @@ class MemberRedelivery:
         return went
 
     async def _deal_some(self, group: ReturningGroup, lane: ShareLane) -> bool:
-        """Deliver some requeued messages of a lane; False when none was taken. Errors: ``Feed.read``.
+        """Deliver requeued messages of a lane; False when none was taken. Errors: ``Feed.read``.
 
         All that is decided is decided after the read, at once.
         """
