@@ -27,9 +27,15 @@ LEADER_EPOCH_AT: Final = 12
 MAGIC_AT: Final = 16
 CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21  # what the CRC covers begins here
+CONTROL_AT: Final = 22  # the lower byte of the attributes
 LAST_OFFSET_DELTA_AT: Final = 23
 MAX_TIMESTAMP_AT: Final = 35
 HEADER_BYTES: Final = 61
+# A control batch has one record, whose key says what it marks: version, type (KIP-98). In front of
+# the key are length, attributes, two deltas and the key's size, of one byte each.
+MARKER_TYPE_AT: Final = HEADER_BYTES + 7
+MARKER_TYPE_END: Final = MARKER_TYPE_AT + 2
+MARKER_ABORT: Final = 0  # 1: commit
 LENGTH_OVERHEAD_BYTES: Final = 12  # base offset and length come before what length counts
 MAGIC: Final = 2
 
@@ -69,6 +75,7 @@ _VARINT_MASK: Final = (1 << _VARINT_BITS) - 1
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _STAMP_OFFSET: Final = struct.Struct(">q")
 _STAMP_EPOCH: Final = struct.Struct(">i")
+_MARKER_TYPE: Final = struct.Struct(">h")
 
 
 class TopicName(NamedTuple):
@@ -217,6 +224,17 @@ def stamp(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) ->
     """Write base offset and leader epoch into a batch in place; both lie outside of its CRC."""
     _STAMP_OFFSET.pack_into(batch, BASE_OFFSET_AT, base_offset)
     _STAMP_EPOCH.pack_into(batch, LEADER_EPOCH_AT, leader_epoch)
+
+
+def is_abort_marker(batch: Buffer) -> bool:
+    """Return whether a batch marks the end of an aborted transaction.
+
+    The first ``MARKER_TYPE_END`` bytes of the batch are enough. A control batch of another type is
+    a commit, or unknown.
+    """
+    if not batch[CONTROL_AT] & CONTROL_MASK or len(batch) < MARKER_TYPE_END:
+        return False
+    return _MARKER_TYPE.unpack_from(batch, MARKER_TYPE_AT) == (MARKER_ABORT,)
 
 
 def encode_varint(value: int) -> bytes:

@@ -27,9 +27,10 @@ class Entry(NamedTuple):
     """One encoded v2 batch, stored once, for one or more partitions.
 
     ``batch`` has the base offset of the first target and the leader epoch already (the broker
-    stamps them); for the other targets the base offset is filled in on read. ``batch`` does not
-    change after ``enqueue``: the storage may keep a reference to it, beyond ``on_done`` too (the
-    S3 storage does, in its cache of the last writes).
+    stamps them); for the other targets the base offset is filled in on read. All targets of an
+    entry have the batch's leader epoch: a batch for partitions of different epochs is an entry for
+    each epoch, in one append. ``batch`` does not change after ``enqueue``: the storage may keep a
+    reference to it, beyond ``on_done`` too (the S3 storage does, in its cache of the last writes).
     """
 
     targets: tuple[Target, ...]
@@ -46,11 +47,16 @@ class Bounds(NamedTuple):
 
 
 class StoredHeader(NamedTuple):
-    """Stored batch found by a scan: its targets, and the 61 bytes of its header."""
+    """Stored batch found by a scan: its targets, and the 61 bytes of its header.
+
+    ``is_abort``: it is the marker of an aborted transaction; a control batch without it is that of
+    a committed one.
+    """
 
     sequence: int
     targets: tuple[Target, ...]
     header: bytes
+    is_abort: bool = False
 
 
 class Rewritten(NamedTuple):

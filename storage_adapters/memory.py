@@ -16,7 +16,13 @@ from pydantic import Field
 from gateway.clock import Clock
 from gateway.config.base import FrozenConfig
 from gateway.errors import RunTooLarge, StorageFull, StorageUnavailable
-from gateway.model import HEADER_BYTES, Buffer, parse_batch_header, stamp
+from gateway.model import (
+    HEADER_BYTES,
+    Buffer,
+    is_abort_marker,
+    parse_batch_header,
+    stamp,
+)
 from gateway.storage import (
     Bounds,
     DiskUsage,
@@ -127,7 +133,8 @@ class MemoryStorage:
     def _take(self, entry: Entry, append: _Append) -> None:
         leader_epoch = parse_batch_header(entry.batch).leader_epoch
         header = bytes(entry.batch[:HEADER_BYTES])
-        append.headers.append(StoredHeader(self.next_sequence, entry.targets, header))
+        is_abort = is_abort_marker(entry.batch)
+        append.headers.append(StoredHeader(self.next_sequence, entry.targets, header, is_abort))
         self.next_sequence += 1
         for partition_id, base_offset in entry.targets:
             data = bytearray(entry.batch)

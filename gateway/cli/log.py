@@ -11,9 +11,14 @@ from gateway.cli.live_verify import LIVE_BYTES_PER_S, verify_live
 from gateway.cli.output import fail, say
 from gateway.cli.synonyms import command_group
 from gateway.errors import RequestError, StorageUnavailable
-from gateway.model import Buffer, parse_batch_header
+from gateway.model import BatchHeader, Buffer, is_abort_marker, parse_batch_header
 from gateway.records.codec import iter_records
-from storage_adapters.formats.entry import KIND_BATCH, KIND_NAMES
+from storage_adapters.formats.entry import (
+    FLAG_CONTROL,
+    KIND_BATCH,
+    KIND_NAMES,
+    EntryHeader,
+)
 from storage_adapters.formats.footer import Footer, Part
 from storage_adapters.formats.manifest import SHARED, FileRecord
 from storage_adapters.segment_log.copying import is_intact
@@ -261,9 +266,16 @@ def _entry_lines(entry: EntryReport) -> Iterator[str]:
     targets = "  ".join(f"{partition_id}@{offset}" for partition_id, offset in entry.targets)
     yield (
         f"{entry.position}  {KIND_NAMES.get(header.kind, f'kind {header.kind}')}  "
-        f"sequence {header.sequence}  durable {header.durable_sequence}{last}  "
+        f"sequence {header.sequence}  durable {header.durable_sequence}{last}{_marks(header)}  "
         f"{header.body_bytes} bytes  {targets}{entry.detail}"
     )
+
+
+def _marks(header: EntryHeader) -> str:
+    """Return the flags of a control entry in words."""
+    if header.is_abort:
+        return "  control abort"
+    return "  control" if header.flags & FLAG_CONTROL else ""
 
 
 def _batch_lines(batch: Buffer, *, records: bool) -> Iterator[str]:
@@ -279,7 +291,7 @@ def _batch_lines(batch: Buffer, *, records: bool) -> Iterator[str]:
         f"{header.record_count} records  "
         f"{_CODECS[codec] if codec < len(_CODECS) else codec}  "
         f"timestamps {header.base_timestamp_unix_ms} to {header.max_timestamp_unix_ms}"
-        f"{producer}"
+        f"{producer}{_transaction(batch, header)}"
     )
     if not records:
         return
@@ -291,6 +303,13 @@ def _batch_lines(batch: Buffer, *, records: bool) -> Iterator[str]:
             )
     except RequestError as error:
         yield f"  the records cannot be read: {error}"
+
+
+def _transaction(batch: Buffer, header: BatchHeader) -> str:
+    """Return what a batch is in a transaction; nothing outside of one."""
+    if header.is_control:
+        return "  abort marker" if is_abort_marker(batch) else "  commit marker"
+    return "  transactional" if header.is_transactional else ""
 
 
 def _short(value: bytes | None) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from gateway.model import HEADER_BYTES
+from gateway.model import CONTROL_MASK, HEADER_BYTES, TRANSACTIONAL_MASK
 from gateway.storage import Entry, Target
 
 _REST: Final = struct.Struct(">hiqqqhii")
@@ -27,6 +27,17 @@ def make_batch(  # One argument per field that a test looks at.
         _REST.pack(0, count - 1, timestamp_unix_ms, timestamp_unix_ms, -1, -1, -1, count)
         + filler[: size_bytes - HEADER_BYTES]
     )
+    return _FRONT.pack(base_offset, len(rest) + 9, epoch, 2, crc32c(rest)) + rest
+
+
+def make_marker(
+    base_offset: int, *, is_abort: bool = False, epoch: int = 1, timestamp_unix_ms: int = 1_000
+) -> bytes:
+    """Return the control batch that ends a transaction of producer 7 (KIP-98)."""
+    kind = 0 if is_abort else 1
+    record = bytes((32, 0, 0, 0, 8, 0, 0, 0, kind, 12)) + bytes(7)
+    times = timestamp_unix_ms, timestamp_unix_ms
+    rest = _REST.pack(CONTROL_MASK | TRANSACTIONAL_MASK, 0, *times, 7, 0, -1, 1) + record
     return _FRONT.pack(base_offset, len(rest) + 9, epoch, 2, crc32c(rest)) + rest
 
 

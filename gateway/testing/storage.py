@@ -9,10 +9,10 @@ import pytest
 import pytest_asyncio
 
 from gateway.errors import RunTooLarge, StorageUnavailable
-from gateway.model import HEADER_BYTES
-from gateway.storage import Bounds, StorageAdapter
+from gateway.model import HEADER_BYTES, unpack_batch_header
+from gateway.storage import Bounds, Entry, StorageAdapter, Target
 from gateway.testing.callback_order import Calls
-from gateway.testing.entries import make_batch, make_entry
+from gateway.testing.entries import make_batch, make_entry, make_marker
 from gateway.testing.storage_calls import (
     ALL,
     Host,
@@ -31,6 +31,7 @@ __all__ = [
     "delete",
     "make_batch",
     "make_entry",
+    "make_marker",
     "offsets_of",
     "read_all",
     "truncate",
@@ -366,3 +367,34 @@ class StorageContract:
         ]
         assert sequence <= found[0].sequence < found[1].sequence < storage.next_sequence
         await storage.close()
+
+    async def test_scan_tells_how_a_transaction_ended(self, tmp_path: Path) -> None:
+        storage = self.new_storage(tmp_path)
+        await storage.open(self.new_host(tmp_path))
+        aborted, committed = make_marker(1, is_abort=True), make_marker(2)
+        await append(storage, make_entry((1, 0)))
+        await append(storage, Entry((Target(1, 1), Target(2, 0)), aborted, 1, 1_000))
+        await append(storage, Entry((Target(1, 2),), committed, 1, 1_000))
+
+        storage = await self.reopen(storage, tmp_path)
+
+        found = list(storage.scan(0))
+        assert [header.is_abort for header in found] == [False, True, False]
+        controls = [unpack_batch_header(header.header).is_control for header in found]
+        assert controls == [False, True, True]
+        assert await read_all(storage, 1, start=1) == [aborted, committed]
+        assert await read_all(storage, 2) == [make_marker(0, is_abort=True)]
+        await storage.close()
+
+    async def test_one_append_to_partitions_of_different_leader_epochs(
+        self, storage: StorageAdapter
+    ) -> None:
+        await append(
+            storage,
+            Entry((Target(1, 0), Target(2, 0)), make_marker(0, epoch=4), 1, 1_000),
+            Entry((Target(3, 0),), make_marker(0, epoch=9), 1, 1_000),
+        )
+
+        assert [storage.end_offset_for_epoch(i, 9)[0] for i in (1, 2, 3)] == [4, 4, 9]
+        assert await read_all(storage, 2) == [make_marker(0, epoch=4)]
+        assert await read_all(storage, 3) == [make_marker(0, epoch=9)]

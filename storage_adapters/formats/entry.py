@@ -14,11 +14,13 @@ from crc32c import crc32c
 
 from gateway.model import (
     ATTRIBUTES_AT,
+    CONTROL_MASK,
     LEADER_EPOCH_AT,
     LENGTH_OVERHEAD_BYTES,
     MAGIC,
     MAGIC_AT,
     Buffer,
+    is_abort_marker,
 )
 from gateway.model import HEADER_BYTES as BATCH_HEADER_BYTES
 from storage_adapters.formats.damage import Damaged
@@ -43,15 +45,17 @@ KIND_NAMES: Final = {
 }
 
 FLAG_LAST: Final = 0x0001  # the last entry of its append; an append without it never happened
+FLAG_CONTROL: Final = 0x0002  # a control batch: the end of a transaction
+FLAG_ABORT: Final = 0x0004  # beside FLAG_CONTROL: an aborted transaction's
 
-# From LEADER_EPOCH_AT of a batch on: leader epoch, magic, CRC.
-BATCH_PEEK: Final = struct.Struct(">iBI")
+# From LEADER_EPOCH_AT of a batch on: leader epoch, magic, CRC, attributes.
+BATCH_PEEK: Final = struct.Struct(">iBIH")
 
 _PREFIX: Final = struct.Struct("<4sI")
 _FIELDS: Final = struct.Struct("<BBHIIIQIIQqiI")
 _FIELDS_AND_TARGET: Final = struct.Struct("<BBHIIIQIIQqiIIq")
 _TARGET: Final = struct.Struct("<Iq")
-_BATCH_FRONT: Final = struct.Struct(">qiiBI")
+_BATCH_FRONT: Final = struct.Struct(">qiiBIH")
 _NO_EPOCH: Final = -1
 
 
@@ -76,6 +80,11 @@ class EntryHeader(NamedTuple):
         return bool(self.flags & FLAG_LAST)
 
     @property
+    def is_abort(self) -> bool:
+        """Whether the batch marks the end of an aborted transaction."""
+        return bool(self.flags & FLAG_ABORT)
+
+    @property
     def body_at(self) -> int:
         """Index at which the body begins, counted from the entry's first byte."""
         return ENTRY_HEADER_BYTES + TARGET_BYTES * self.target_count
@@ -84,6 +93,11 @@ class EntryHeader(NamedTuple):
     def size_bytes(self) -> int:
         """Size of the whole entry."""
         return self.body_at + self.body_bytes
+
+
+def control_flags(batch: Buffer) -> int:
+    """Return the flags of a control batch's entry, beside ``FLAG_LAST``."""
+    return FLAG_CONTROL | FLAG_ABORT if is_abort_marker(batch) else FLAG_CONTROL
 
 
 def encode_batch_front(  # noqa: PLR0913, PLR0917  # One call per batch on the hot path: no object.
@@ -207,13 +221,16 @@ def check_body(data: Buffer, at: int, header: EntryHeader) -> None:
         return
     if header.body_bytes < BATCH_HEADER_BYTES or not header.target_count:
         raise Damaged(f"a batch of {header.body_bytes} bytes, {header.target_count} targets")
-    front = _BATCH_FRONT.unpack_from(data, body_at)
+    *front, attributes = _BATCH_FRONT.unpack_from(data, body_at)
     (_, base_offset) = _TARGET.unpack_from(data, at + ENTRY_HEADER_BYTES)
     length = header.body_bytes - LENGTH_OVERHEAD_BYTES
-    if front != (base_offset, length, header.leader_epoch, MAGIC, header.body_crc):
+    if front != [base_offset, length, header.leader_epoch, MAGIC, header.body_crc]:
         raise Damaged("the batch's first bytes contradict the entry header")
     if crc32c(data[body_at + ATTRIBUTES_AT : body_end]) != header.body_crc:
         raise Damaged("the CRC of the batch does not match")
+    flags = control_flags(data[body_at:body_end]) if attributes & CONTROL_MASK else 0
+    if header.flags & (FLAG_CONTROL | FLAG_ABORT) != flags:
+        raise Damaged("the entry's flags contradict the batch")
 
 
 assert _PREFIX.size + _FIELDS.size == ENTRY_HEADER_BYTES

@@ -9,7 +9,7 @@ from crc32c import crc32c
 from gateway.model import Buffer
 from storage_adapters.formats.damage import Damaged, TooNew
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2  # of what is written; 1, which lacks control entries, is read too
 SEGMENT_MAGIC: Final = b"HGSG"
 SEGMENT_HEADER_BYTES: Final = 64
 

@@ -148,6 +148,7 @@ class Index:
                     next_number=OWNERS.c.next_number + reserve,
                 )
             )
+            tables.raise_format(connection)
             now = work.owner(connection)
             reserved = work.reserve(connection, now.epoch, reserve, self._clock.unix_ms())
             return Ownership(now.epoch, now.next_sequence, reserved)
@@ -272,6 +273,7 @@ class Index:
                 next_number=next_number,
             )
             tables.replace_all(connection, objects, bounds, of)
+            tables.raise_format(connection)
 
         # Objects may come slowly from the bucket; the caller can cancel that.
         self._transaction(self._opened(), replace, None)

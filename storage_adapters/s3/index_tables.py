@@ -94,6 +94,13 @@ def set_owner_of_data(connection: Connection, of: IndexIdentity) -> None:
         )
 
 
+def raise_format(connection: Connection) -> None:
+    """Note that objects of this format are about to be written; older versions refuse them."""
+    connection.execute(
+        update(INDEX).where(INDEX.c.format < INDEX_FORMAT).values(format=INDEX_FORMAT)
+    )
+
+
 def load(connection: Connection, on_progress: Callable[[], None]) -> Loaded:
     """Return all live objects and bounds. Errors: ``StorageUnavailable`` for damage.
 

@@ -10,13 +10,14 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from gateway.model import HEADER_BYTES, LEADER_EPOCH_AT, Buffer
+from gateway.model import CONTROL_MASK, HEADER_BYTES, LEADER_EPOCH_AT, Buffer
 from gateway.storage import Entry, StoredHeader, Target
 from storage_adapters.formats.damage import Damaged
 from storage_adapters.formats.entry import (
     BATCH_PEEK,
     FLAG_LAST,
     KIND_BATCH,
+    control_flags,
     decode_entry_header,
     decode_targets,
     encode_batch_front,
@@ -141,7 +142,10 @@ def _add_entries(
     durable_sequence = first_sequence - 1  # earlier sequences are committed before
     for index in sorted(range(len(entries)), key=lambda i: entries[i].targets[0]):
         targets, batch, record_count, timestamp_unix_ms = entries[index]
-        leader_epoch, _, batch_crc = BATCH_PEEK.unpack_from(batch, LEADER_EPOCH_AT)
+        leader_epoch, _, batch_crc, attributes = BATCH_PEEK.unpack_from(batch, LEADER_EPOCH_AT)
+        flags = FLAG_LAST if index in last else 0
+        if attributes & CONTROL_MASK:
+            flags |= control_flags(batch)
         front = encode_batch_front(
             targets,
             len(batch),
@@ -152,7 +156,7 @@ def _add_entries(
             first_sequence + index,
             epoch,
             durable_sequence,
-            FLAG_LAST if index in last else 0,
+            flags,
             seed,
         )
         pieces.add(front)
@@ -227,6 +231,6 @@ def headers_of(data: Buffer, from_sequence: int) -> list[StoredHeader]:
             body_at = at + entry.body_at
             targets = tuple(map(Target._make, decode_targets(view, at, entry.target_count)))
             stored = bytes(view[body_at : body_at + HEADER_BYTES])
-            found.append(StoredHeader(entry.sequence, targets, stored))
+            found.append(StoredHeader(entry.sequence, targets, stored, entry.is_abort))
         at += entry.size_bytes
     return sorted(found)

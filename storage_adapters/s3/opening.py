@@ -15,7 +15,7 @@ from storage_adapters.s3.objects import Part
 from storage_adapters.s3.state import Catalog, PartitionState
 
 MARKER: Final = "headgate.json"
-FORMAT: Final = 1
+FORMAT: Final = 2  # that of new buckets; 1 is read too
 MARKER_BYTES_MAX: Final = 4_096
 
 

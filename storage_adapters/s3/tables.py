@@ -20,7 +20,7 @@ from sqlalchemy import (
     Uuid,
 )
 
-INDEX_FORMAT: Final = 1  # a higher one in the database is refused
+INDEX_FORMAT: Final = 2  # a higher one in the database is refused; 1 is read, and becomes 2
 SLOT: Final = 0  # one owner has all partitions; more slots are kept free for a fleet
 
 PENDING: Final = 0  # the number is reserved; the bucket may have the object

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from gateway.descriptors import NoDescriptors
 from gateway.errors import RunTooLarge, StorageFull
-from gateway.model import LEADER_EPOCH_AT, PartitionIdentity
+from gateway.model import CONTROL_MASK, LEADER_EPOCH_AT, PartitionIdentity
 from gateway.storage import Entry, OnDone, StorageHost
 from storage_adapters.formats.bodies import Introduction, encode_introduction
 from storage_adapters.formats.entry import (
@@ -21,6 +21,7 @@ from storage_adapters.formats.entry import (
     FLAG_LAST,
     KIND_PARTITION,
     TARGET_BYTES,
+    control_flags,
     encode_batch_front,
     encode_entry,
 )
@@ -220,7 +221,12 @@ class Appender:
         remaining = len(entries)
         for targets, batch, record_count, timestamp_unix_ms in entries:
             remaining -= 1
-            leader_epoch, _, batch_crc = BATCH_PEEK.unpack_from(batch, LEADER_EPOCH_AT)
+            leader_epoch, _, batch_crc, attributes = BATCH_PEEK.unpack_from(
+                batch, LEADER_EPOCH_AT
+            )
+            flags = 0 if remaining else FLAG_LAST
+            if attributes & CONTROL_MASK:
+                flags |= control_flags(batch)
             front = encode_batch_front(
                 targets,
                 len(batch),
@@ -231,7 +237,7 @@ class Appender:
                 sequence,
                 self._incarnation,
                 durable_sequence,
-                0 if remaining else FLAG_LAST,
+                flags,
                 self._seed,
             )
             buffers.append(front)

@@ -36,5 +36,6 @@ def _headers_of(segment: Segment, from_sequence: int) -> Iterator[StoredHeader]:
                     entry.sequence,
                     tuple(map(Target._make, decode_targets(view, at, entry.target_count))),
                     bytes(view[body_at : body_at + HEADER_BYTES]),
+                    entry.is_abort,
                 )
             at += entry.size_bytes

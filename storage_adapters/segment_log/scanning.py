@@ -22,7 +22,11 @@ from storage_adapters.formats.entry import (
     decode_entry_header,
     decode_targets,
 )
-from storage_adapters.formats.segment import SEGMENT_HEADER_BYTES, SegmentHeader
+from storage_adapters.formats.segment import (
+    FORMAT_VERSION,
+    SEGMENT_HEADER_BYTES,
+    SegmentHeader,
+)
 from storage_adapters.segment_log.index import LiveIndex, LivePart
 
 
@@ -123,7 +127,7 @@ def apply_entry(index: LiveIndex, view: memoryview, at: int, entry: EntryHeader)
             part = index.parts.setdefault(partition_id, LivePart(partition_id, 0, 0, None))
             part.is_deleted = True
     elif entry.kind != KIND_CLOSE:
-        raise Damaged(f"an entry of kind {entry.kind}, which format 1 does not have")
+        raise Damaged(f"an entry of kind {entry.kind}, which format {FORMAT_VERSION} lacks")
 
 
 def _known(index: LiveIndex, partition_id: int) -> LivePart:

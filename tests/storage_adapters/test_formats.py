@@ -10,8 +10,8 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.model import PartitionIdentity, TopicName
-from gateway.testing.storage import make_batch
+from gateway.model import PartitionIdentity, TopicName, is_abort_marker
+from gateway.testing.storage import make_batch, make_marker
 from storage_adapters.formats.bodies import (
     Introduction,
     decode_bounds,
@@ -27,6 +27,7 @@ from storage_adapters.formats.entry import (
     FLAG_LAST,
     KIND_BOUNDS,
     check_body,
+    control_flags,
     decode_entry_header,
     decode_targets,
     encode_batch_front,
@@ -47,10 +48,12 @@ SEED = 0x1234_5678
 IDENTITY = PartitionIdentity(7, UUID(int=3), TopicName("default", "orders"), 2)
 
 
-def batch_entry(targets: list[tuple[int, int]], batch: bytes, seed: int = SEED) -> bytes:
-    leader_epoch, _, batch_crc = BATCH_PEEK.unpack_from(batch, 12)
+def batch_entry(
+    targets: list[tuple[int, int]], batch: bytes, seed: int = SEED, flags: int = FLAG_LAST
+) -> bytes:
+    leader_epoch, _, batch_crc, _ = BATCH_PEEK.unpack_from(batch, 12)
     front = encode_batch_front(
-        targets, len(batch), batch_crc, leader_epoch, 5, 1_000, 77, 4, 70, FLAG_LAST, seed
+        targets, len(batch), batch_crc, leader_epoch, 5, 1_000, 77, 4, 70, flags, seed
     )
     return front + batch
 
@@ -95,6 +98,45 @@ def test_every_flipped_bit_is_seen() -> None:
         flipped[at] ^= 1 << at % 8
         with pytest.raises(Damaged):
             check_body(flipped, 0, decode_entry_header(flipped, 0, len(flipped), SEED))
+
+
+@pytest.mark.parametrize(("is_abort", "flags"), [(False, 0x0002), (True, 0x0006)])
+def test_flags_say_what_a_control_batch_marks(is_abort: bool, flags: int) -> None:  # noqa: FBT001
+    marker = make_marker(300, is_abort=is_abort)
+    assert control_flags(marker) == flags
+    data = batch_entry([(1, 300), (2, 9)], marker, flags=FLAG_LAST | flags)
+
+    header = decode_entry_header(data, 0, len(data), SEED)
+    check_body(data, 0, header)
+
+    assert (header.is_last, header.is_abort) == (True, is_abort)
+    assert data[10:12] == struct.pack("<H", FLAG_LAST | flags)
+
+
+@pytest.mark.parametrize(
+    ("batch", "flags"),
+    [
+        (make_marker(300), 0x0000),
+        (make_marker(300), 0x0006),
+        (make_marker(300, is_abort=True), 0x0002),
+        (make_batch(300, 5), 0x0002),
+    ],
+)
+def test_flags_that_contradict_the_batch_are_damage(batch: bytes, flags: int) -> None:
+    data = batch_entry([(1, 300)], batch, flags=FLAG_LAST | flags)
+
+    with pytest.raises(Damaged, match="flags contradict"):
+        check_body(data, 0, decode_entry_header(data, 0, len(data), SEED))
+
+
+def test_a_marker_is_that_of_kafka() -> None:
+    """The control batch of a broker of version 4.3.1, whose record is 17 bytes."""
+    marker = make_marker(0, is_abort=True)
+    assert len(marker) == 78
+    assert marker[61:] == bytes.fromhex("2000000008000000000c00000000000000")
+    assert not is_abort_marker(make_marker(0))
+    assert not is_abort_marker(marker[:69])  # cut before its type ends
+    assert not is_abort_marker(make_batch(0))
 
 
 def test_entry_of_another_segment_is_damaged() -> None:
@@ -160,7 +202,7 @@ def test_segment_header_round_trip_and_versions() -> None:
     header = decode_segment_header(data)
     assert header[:6] == (UUID(int=9), 3, 2, 100, 7, 1_000)
 
-    later = data[8:9].replace(b"\x01", b"\x02") + data[9:]
+    later = data[8:9].replace(b"\x02", b"\x03") + data[9:]
     with pytest.raises(TooNew):
         decode_segment_header(b"HGSG" + struct.pack("<I", crc32c(later)) + later)
 

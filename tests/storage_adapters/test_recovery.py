@@ -15,6 +15,7 @@ from gateway.storage import Bounds
 from gateway.testing.storage import Host, append, delete, make_entry, read_all, truncate
 from storage_adapters.formats.entry import FLAG_LAST, encode_entry
 from storage_adapters.formats.segment import (
+    FORMAT_VERSION,
     SEGMENT_HEADER_BYTES,
     decode_segment_header,
     encode_segment_header,
@@ -352,7 +353,7 @@ async def test_later_format_is_refused_in_one_line(tmp_path: Path) -> None:
     data_dir = await crashed(tmp_path, three)
     path = last_segment(data_dir)
     header = bytearray(path.read_bytes()[:SEGMENT_HEADER_BYTES])
-    struct.pack_into("<H", header, 8, 2)
+    struct.pack_into("<H", header, 8, FORMAT_VERSION + 1)
     struct.pack_into("<I", header, 4, crc32c(bytes(header[8:])))
     patch(path, 0, bytes(header))
 

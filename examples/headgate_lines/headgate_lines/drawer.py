@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 
 from gateway.clock import Clock
 from gateway.errors import RunTooLarge, StorageFull, StorageUnavailable
-from gateway.model import HEADER_BYTES, Buffer, stamp
+from gateway.model import HEADER_BYTES, MARKER_TYPE_END, Buffer, is_abort_marker, stamp
 from gateway.storage import Bounds, Entry, OnDone, StorageHost, StoredHeader, Target
 from headgate_lines.config import DrawerConfig
 from headgate_lines.shelf import Shelf, Stored
@@ -102,7 +102,7 @@ class Drawer:
         rows = self._sql.execute(
             "SELECT partition_id, substr(batch, 1, ?), length(batch), sequence, place "
             "FROM batches ORDER BY partition_id, base_offset",
-            (HEADER_BYTES,),
+            (MARKER_TYPE_END,),
         )
         last_sequence = facts["last_sequence"]
         for partition_id, *fields in rows:
@@ -146,7 +146,7 @@ class Drawer:
         for entry in entries:
             for place, target in enumerate(entry.targets):
                 data = _at_offset(entry.batch, target.base_offset)
-                batch = Stored(data[:HEADER_BYTES], len(data), self.next_sequence, place)
+                batch = Stored(data[:MARKER_TYPE_END], len(data), self.next_sequence, place)
                 row = (*target, batch.end_offset, batch.sequence, place, data)
                 self._shelves.setdefault(target.partition_id, Shelf()).extend(batch)
                 job.statements.append((INSERT, row))
@@ -279,7 +279,8 @@ class Drawer:
         for sequence, found in sorted(entries.items()):
             found.sort(key=lambda one: one[1].place)
             targets = tuple(Target(number, batch.base_offset) for number, batch in found)
-            yield StoredHeader(sequence, targets, found[0][1].data)
+            data = found[0][1].data
+            yield StoredHeader(sequence, targets, data[:HEADER_BYTES], is_abort_marker(data))
 
     def _shelf(self, partition_id: int) -> Shelf:
         return self._shelves.get(partition_id) or Shelf()

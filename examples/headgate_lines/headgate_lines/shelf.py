@@ -12,7 +12,7 @@ _end_offset = attrgetter("end_offset")
 
 
 class Stored:
-    """One batch as the index knows it: its first 61 bytes, its size, when it came.
+    """One batch as the index knows it: its first bytes, its size, when it came.
 
     ``place`` is its number among the targets of an entry that has several.
     """

@@ -35,12 +35,12 @@ def test_an_index_of_a_newer_format_is_refused(
 ) -> None:
     engine = create_engine(url)
     with engine.begin() as connection:
-        connection.execute(text("UPDATE s3_index SET format = 2"))
+        connection.execute(text("UPDATE s3_index SET format = 3"))
     engine.dispose()
     index.close()
 
     for create in (True, False):
-        with pytest.raises(StorageUnavailable, match="format 2, this Headgate knows up to 1"):
+        with pytest.raises(StorageUnavailable, match="format 3, this Headgate knows up to 2"):
             open_index(create=create)
 
 
