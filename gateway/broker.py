@@ -221,6 +221,8 @@ class Broker:
             return
         self.storage.truncate_before(partition.partition_id, offset, on_done)
         partition.log_start_offset = offset
+        for waiter in tuple(partition.waiters):
+            waiter.on_truncated()
 
     def delete_topic(self, topic: Topic, on_done: OnDone) -> None:
         """Forget a topic that the topic manager has removed, and wake its waiters.

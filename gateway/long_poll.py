@@ -37,6 +37,9 @@ class Waiter:
         if self._bytes_missing <= 0:
             self.on_gone()
 
+    def on_truncated(self) -> None:
+        """See ``gateway.partition.Appended``: nothing becomes readable."""
+
     def on_gone(self) -> None:
         """See ``gateway.partition.Appended``."""
         self._leave()

@@ -20,6 +20,10 @@ class Appended(Protocol):
         """Take note of one more readable batch. Must be cheap and must not raise."""
         ...
 
+    def on_truncated(self) -> None:
+        """Take note of a new log start offset. Must be cheap and must not raise."""
+        ...
+
     def on_gone(self) -> None:
         """Stop waiting: the topic was deleted. Must not raise."""
         ...

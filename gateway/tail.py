@@ -91,6 +91,9 @@ class Tail:
         held.append(write)
         self._held_bytes = size_bytes
 
+    def on_truncated(self) -> None:
+        """See ``gateway.partition.Appended``: a tail at the log's end reads on."""
+
     def on_gone(self) -> None:
         """See ``gateway.partition.Appended``: read again to find what there is."""
         self._leave()

@@ -110,6 +110,19 @@ class KafkaConfig(KafkaListener):
         ge=0,
         description="Milliseconds that a Fetch request may wait for data.",
     )
+    fetch_sessions_max: int = Field(
+        default=1_000,
+        ge=0,
+        le=100_000,
+        description="Incremental fetch sessions of all clients, Kafka's "
+        "`max.incremental.fetch.session.cache.slots`; without a free one every fetch is full.",
+    )
+    fetch_session_partitions_max: int = Field(
+        default=200_000,
+        ge=0,
+        le=10_000_000,
+        description="Partitions of all fetch sessions; about 0.5 KB of memory each.",
+    )
 
     @property
     def listens_itself(self) -> bool:

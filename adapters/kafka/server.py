@@ -13,6 +13,7 @@ from adapters.kafka.config import KafkaConfig, KafkaListener
 from adapters.kafka.connection import KafkaConnection
 from adapters.kafka.handlers import APIS, Api
 from adapters.kafka.node.fetch_pacing import FetchPacing
+from adapters.kafka.node.fetch_session_cache import FetchSessionCache
 from adapters.kafka.node.metadata_cache import MetadataCache
 from adapters.kafka.node.node import Node
 from adapters.kafka.session import Session
@@ -58,6 +59,11 @@ class KafkaAdapter:
             ),
             producer_ids=ProducerIds(kernel.metadata),
             metadata_cache=MetadataCache(kernel.placement),
+            fetch_sessions=FetchSessionCache(
+                kernel.clock,
+                sessions_max=config.fetch_sessions_max,
+                partitions_max=config.fetch_session_partitions_max,
+            ),
             audit=kernel.audit,
             logins=kernel.logins,
         )

@@ -330,6 +330,9 @@ class Seen:
     def on_appended(self, write: Write) -> None:
         self.writes.append(write)
 
+    def on_truncated(self) -> None:
+        """Nothing more."""
+
     def on_gone(self) -> None:
         """Nothing more."""
 

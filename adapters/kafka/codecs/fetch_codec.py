@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 from adapters.kafka.codec import (
     ELEMENTS_MAX,
     I8,
-    I16,
     ElementBudget,
     TopicRef,
     decode_count,
@@ -46,6 +45,7 @@ class FetchRequest(NamedTuple):
     session_id: int
     session_epoch: int
     topics: list[tuple[TopicRef, list[FetchPartition]]]
+    forgotten: list[tuple[TopicRef, list[int]]]
 
 
 class FetchResult(NamedTuple):
@@ -71,7 +71,7 @@ _FETCH_PARTITION: Final = {  # by the version that brought the layout
 def decode_fetch_request(
     version: int, body: memoryview, elements_max: int = ELEMENTS_MAX
 ) -> FetchRequest:
-    """Return a Fetch request; forgotten topics, rack and cluster id are not decoded."""
+    """Return a Fetch request; rack and cluster id are not decoded."""
     try:
         return _decode_fetch(version, body, ElementBudget(elements_max))
     except (struct.error, IndexError, ValueError) as error:
@@ -103,9 +103,30 @@ def _decode_fetch(version: int, body: memoryview, elements: ElementBudget) -> Fe
         topics.append((ref, partitions))
         if flexible:
             at = skip_tags(body, at, elements)
+    forgotten = []
+    if version >= 7:  # noqa: PLR2004 - KIP-227
+        forgotten = _forgotten_topics(version, body, at, elements)
     return FetchRequest(
-        max_wait_ms, bytes_min, bytes_max, isolation_level, session_id, session_epoch, topics
-    )
+        max_wait_ms, bytes_min, bytes_max, isolation_level, session_id, session_epoch, topics,
+        forgotten,
+    )  # fmt: skip
+
+
+def _forgotten_topics(
+    version: int, body: memoryview, at: int, elements: ElementBudget
+) -> list[tuple[TopicRef, list[int]]]:
+    flexible = version >= FLEXIBLE_FROM
+    topic_count, at = decode_count(body, at, elements, flexible=flexible)
+    forgotten = []
+    for _ in range(topic_count):
+        ref, at = decode_topic_ref(body, at, flexible=flexible, by_id=version >= TOPIC_IDS_FROM)
+        count, at = decode_count(body, at, elements, flexible=flexible)
+        numbers = list(struct.unpack_from(f">{count}i", body, at))
+        at += 4 * count
+        if flexible:
+            at = skip_tags(body, at, elements)
+        forgotten.append((ref, numbers))
+    return forgotten
 
 
 def _fetched_partition(version: int, body: memoryview, at: int) -> tuple[FetchPartition, int]:
@@ -124,6 +145,7 @@ def _fetched_partition(version: int, body: memoryview, at: int) -> tuple[FetchPa
     return FetchPartition(index, epoch, offset, bytes_max), at + layout.size
 
 
+_FETCHED_SESSION: Final = struct.Struct(">hi")
 _FETCHED_V4: Final = struct.Struct(">ihqqii")  # ..., aborted transactions null, records
 _FETCHED_V5: Final = struct.Struct(">ihqqqii")
 _FETCHED_V11: Final = struct.Struct(">ihqqqiii")  # + preferred read replica
@@ -135,15 +157,13 @@ def encode_fetch_response(
     topics: Sequence[tuple[TopicRef, Sequence[FetchResult]]],
     *,
     error_code: int = 0,
+    session_id: int = 0,
 ) -> list[Buffer]:
-    """Return the body of a Fetch response in pieces; batches are passed on without a copy.
-
-    The session id is 0: every fetch is a full one (KIP-227 allows that).
-    """
+    """Return the body of a Fetch response in pieces; batches are passed on without a copy."""
     flexible = version >= FLEXIBLE_FROM
     head = bytearray(4)
     if version >= 7:  # noqa: PLR2004 - KIP-227
-        head += I16.pack(error_code) + bytes(4)
+        head += _FETCHED_SESSION.pack(error_code, session_id)
     head += encode_count(len(topics), flexible=flexible)
     pieces: list[Buffer] = []
     for ref, results in topics:

@@ -4,32 +4,12 @@ from collections.abc import Sequence
 
 from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.codec import TopicRef
-from adapters.kafka.codecs.fetch_codec import (
-    FetchPartition,
-    FetchResult,
-    encode_fetch_response,
-)
-from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.codecs.fetch_codec import encode_fetch_response
+from adapters.kafka.node.fetch_target import FetchTarget
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, as_value
 from gateway.model import Buffer
-from gateway.partition import Partition
-
-
-class FetchTarget:
-    """One partition of a pending fetch: its read position, its batches or its error."""
-
-    __slots__ = ("batches", "bytes_max", "error", "partition", "request")
-
-    def __init__(
-        self, request: FetchPartition, partition: Partition | None, error: GatewayError | None
-    ) -> None:
-        self.request = request
-        self.partition = partition
-        self.error = error
-        self.batches: Sequence[Buffer] = ()
-        self.bytes_max = 0
 
 
 class ByteAllowance:
@@ -43,7 +23,10 @@ class ByteAllowance:
 
 
 def remove_unauthorized(
-    session: Session, topics: Sequence[tuple[TopicRef, list[FetchTarget]]], *, since: int
+    session: Session,
+    topics: Sequence[tuple[TopicRef, Sequence[FetchTarget]]],
+    *,
+    since: int,
 ) -> None:
     """Replace the topics that the session may no longer read by an error.
 
@@ -63,22 +46,10 @@ def remove_unauthorized(
 
 
 def encode_answer(
-    version: int, topics: Sequence[tuple[TopicRef, list[FetchTarget]]]
+    version: int,
+    topics: Sequence[tuple[TopicRef, Sequence[FetchTarget]]],
+    session_id: int = 0,
 ) -> list[Buffer]:
     """Return the body of the response in pieces."""
-    results = [(ref, [_result(target) for target in found]) for ref, found in topics]
-    return encode_fetch_response(version, results)
-
-
-def _result(target: FetchTarget) -> FetchResult:
-    partition = target.partition
-    code = ErrorCode.NONE if target.error is None else code_of(target.error)
-    if partition is None:
-        return FetchResult(target.request.number, code, -1, -1, ())
-    return FetchResult(
-        target.request.number,
-        code,
-        partition.high_watermark,
-        partition.log_start_offset,
-        target.batches,
-    )
+    results = [(ref, [target.result() for target in found]) for ref, found in topics]
+    return encode_fetch_response(version, results, session_id=session_id)

@@ -10,11 +10,11 @@ from adapters.kafka.codec import TopicRef
 from adapters.kafka.codecs.fetch_codec import FetchPartition, FetchRequest
 from adapters.kafka.fetching.fetched_partitions import (
     ByteAllowance,
-    FetchTarget,
     encode_answer,
     remove_unauthorized,
 )
 from adapters.kafka.metadata.leader_epochs import check_current
+from adapters.kafka.node.fetch_target import FetchTarget
 from adapters.kafka.node.large_requests import (
     SLICE_ELEMENTS,
     join_slices,
@@ -24,12 +24,19 @@ from adapters.kafka.node.large_requests import (
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, TopicNotFound, as_value
-from gateway.long_poll import Waiter
 from gateway.model import Buffer
 from gateway.partition import Partition
 from gateway.records.expired import without_expired
 
 ROOM_WAIT_S_MAX: Final = 5.0  # beyond the client's wait; request timeouts of clients are longer
+
+
+class FetchWait(Protocol):
+    """Wait for batches; it ends with its callback, or when it is cancelled."""
+
+    def cancel(self) -> None:
+        """Stop waiting."""
+
 
 Topics = Sequence[tuple[TopicRef, Sequence[FetchPartition]]]
 
@@ -76,7 +83,7 @@ class PendingFetch:
         self._bytes_min = min(request.bytes_min, self._bytes_max) if wait_ms else 0
         self._has_failed = False
         self._taken_bytes = 0
-        self._waiters: list[Waiter] = []
+        self._waiters: list[FetchWait] = []
         self._has_more = False  # data arrived while a large fetch was reading
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -119,6 +126,10 @@ class PendingFetch:
             else:
                 targets.append(FetchTarget(request, partition, None))
         return targets
+
+    def start(self) -> None:
+        """Read for the first time, when all topics are resolved."""
+        self.attempt()
 
     # --- reading
 
@@ -267,7 +278,7 @@ class PendingFetch:
     def _answer_or_wait(self) -> None:
         if (
             self._has_failed
-            or not self._readable
+            or not self._is_waitable()
             or self._taken_bytes >= self._bytes_min
             or self._loop.time() >= self._deadline_s
         ):
@@ -282,6 +293,10 @@ class PendingFetch:
         self._set_timer(self._deadline_s, self._on_deadline)
         if not self._waiters:
             self._wait_for(self._readable, missing_bytes)
+
+    def _is_waitable(self) -> bool:
+        """Return whether batches may come to any partition."""
+        return bool(self._readable)
 
     def _wait_for(self, readable: Sequence[FetchTarget], bytes_min: int) -> None:
         self._waiters.append(

@@ -2,8 +2,7 @@
 
 v4   isolation level (KIP-98); without transactions both levels read up to the high watermark
 v5   log_start_offset (KIP-107)
-v7   fetch sessions (KIP-227): the response has session 0, so every fetch is a full one; epoch 0
-     or -1 requests a full one for any session id
+v7   incremental fetch sessions (KIP-227), see ``fetching.new_fetch``
 v9   current_leader_epoch (KIP-320)
 v10  zstd (KIP-110)
 v11  rack id (KIP-392); there is one replica, no preferred one
@@ -21,13 +20,9 @@ Kafka, an unknown or forbidden topic does not end the wait for the others, while
 
 from typing import Final
 
-from adapters.kafka.codecs.fetch_codec import (
-    FetchRequest,
-    decode_fetch_request,
-    encode_fetch_response,
-)
-from adapters.kafka.errors import ErrorCode
-from adapters.kafka.fetching.pending_fetch import FetchReply, PendingFetch
+from adapters.kafka.codecs.fetch_codec import FetchRequest, decode_fetch_request
+from adapters.kafka.fetching.new_fetch import new_fetch
+from adapters.kafka.fetching.pending_fetch import FetchReply
 from adapters.kafka.node.large_requests import topic_slices, yield_to_loop
 from adapters.kafka.session import Session
 
@@ -39,22 +34,21 @@ decode = decode_fetch_request
 
 def handle(request: FetchRequest, session: Session, version: int, reply: FetchReply) -> None:
     """Respond with the available batches, or wait for more within the client's limits."""
-    if request.session_id and request.session_epoch > 0:  # no fetch session exists
-        code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        reply(encode_fetch_response(version, [], error_code=code))
-        return
-    fetch = PendingFetch(request, session, version, reply)
-    fetch.resolve(request.topics)
-    fetch.attempt()
+    fetch = new_fetch(request, session, version, reply)
+    if fetch is not None:
+        fetch.resolve(request.topics)
+        fetch.start()
 
 
 async def handle_large(
     request: FetchRequest, session: Session, version: int, reply: FetchReply
 ) -> None:
     """Do as ``handle``, in slices."""
-    fetch = PendingFetch(request, session, version, reply)
+    fetch = new_fetch(request, session, version, reply)
+    if fetch is None:
+        return
     for topics in topic_slices(request.topics):
         fetch.resolve(topics)
         await yield_to_loop()
     await fetch.join(request.topics)
-    fetch.attempt()
+    fetch.start()

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from adapters.kafka.config import KafkaConfig
 from adapters.kafka.node.fetch_pacing import FetchPacing
+from adapters.kafka.node.fetch_session_cache import FetchSessionCache
 from adapters.kafka.node.large_requests import LargeRequestThread
 from adapters.kafka.node.metadata_cache import MetadataCache
 from gateway.auth.audit import Audit
@@ -39,6 +40,7 @@ class Node:
     config: KafkaConfig
     fetch_budget: Budget
     fetch_pacing: FetchPacing
+    fetch_sessions: FetchSessionCache
     request_budget: Budget
     producer_ids: ProducerIds
     metadata_cache: MetadataCache

@@ -17,6 +17,7 @@ from typing import Any, cast
 from adapters.kafka.codecs import schema_codec
 from adapters.kafka.config import KafkaConfig
 from adapters.kafka.node.fetch_pacing import FetchPacing
+from adapters.kafka.node.fetch_session_cache import FetchSessionCache
 from adapters.kafka.node.metadata_cache import MetadataCache
 from adapters.kafka.node.node import Node
 from adapters.kafka.session import Session
@@ -177,6 +178,7 @@ async def running(
         config=KafkaConfig(),
         fetch_budget=Budget("fetch", 1 << 20),
         fetch_pacing=FetchPacing(broker.writer),
+        fetch_sessions=FetchSessionCache(clock, sessions_max=100, partitions_max=1_000),
         request_budget=Budget("request", 1 << 20),
         producer_ids=ProducerIds(metadata),
         metadata_cache=MetadataCache(placement),
