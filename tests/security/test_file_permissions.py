@@ -45,6 +45,6 @@ def test_one_that_is_open_to_everybody_is_closed_and_a_group_stays(
     data_dir = tmp_path / "data"
     data_dir.mkdir(mode=mode)
     with Gateway(data_dir) as gateway:
-        warned = any("was open to everybody" in line for line in gateway.lines)
+        warned = any("was accessible to all users" in line for line in gateway.lines)
     assert mode_of(data_dir) == after
     assert warned is (mode != after)
