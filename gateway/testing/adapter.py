@@ -23,12 +23,16 @@ _CUTS_MAX: Final = 40
 _ACKNOWLEDGED_BEFORE_THE_END: Final = 50
 _MESSAGES_MAX: Final = 100_000
 _CONNECTIONS_MAX: Final = 3
+_DRAIN_S_MAX: Final = 2 * int(STOP_S_MAX)  # so that a stop that waits for clients fails
 _FIRST: Final = b"first"
 _NUMBERS: Final = itertools.count()
 
 
 class AdapterContract:
-    """The suite. Tests share a gateway, unless they need other settings or end it."""
+    """The suite. Tests share a gateway, and start it again when they ended it.
+
+    Those of logins share a gateway with a user; a test that needs other settings has its own.
+    """
 
     adapter: ClassVar[str]
     """Name of the adapter in the config file."""
@@ -93,15 +97,41 @@ class AdapterContract:
     def shared_gateway(
         cls, tmp_path_factory: pytest.TempPathFactory
     ) -> Iterator[GatewayProcess]:
-        with cls().running(tmp_path_factory.mktemp("gateway")) as gateway:
+        suite = cls()
+        settings = {**suite.settings, "node.drain_s_max": _DRAIN_S_MAX}
+        with suite.new_gateway(tmp_path_factory.mktemp("gateway"), settings) as gateway:
+            suite.prepare(gateway, None)
             yield gateway
 
     @pytest.fixture
     def gateway(self, shared_gateway: GatewayProcess) -> GatewayProcess:
         """Return a running gateway whose earlier messages ``kept`` leaves out."""
+        if not shared_gateway.is_running:  # a test ended it, and failed
+            shared_gateway.restart()
         with self.client(shared_gateway) as client:
             client.send(_FIRST)
         return shared_gateway
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def shared_login(
+        cls, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[tuple[GatewayProcess, Credentials]]:
+        suite = cls()
+        with suite.new_gateway(tmp_path_factory.mktemp("login"), suite.settings) as gateway:
+            right = suite.add_user(gateway, "ada")
+            suite.prepare(gateway, right)
+            yield gateway, right
+
+    @pytest.fixture
+    def login(
+        self, shared_login: tuple[GatewayProcess, Credentials]
+    ) -> tuple[GatewayProcess, Credentials]:
+        """Return a gateway with a user; ``kept`` leaves its earlier messages out."""
+        gateway, right = shared_login
+        with self.client(gateway, right) as client:
+            client.send(_FIRST)
+        return gateway, right
 
     def kept(
         self, gateway: GatewayProcess, credentials: Credentials | None = None
@@ -174,32 +204,30 @@ class AdapterContract:
 
     # --- logins
 
-    def test_a_wrong_secret_is_refused(self, tmp_path: Path) -> None:
-        with self.new_gateway(tmp_path, self.settings) as gateway:
-            right = self.add_user(gateway, "ada")
-            self.prepare(gateway, right)
-            wrong = right._replace(secret=f"{right.secret}x")
-            with (
-                pytest.raises((NotAccepted, Hangup)),
-                self.client(gateway, wrong) as client,
-            ):
-                client.send(b"wrong")
-            with self.client(gateway, right) as client:
-                client.send(b"right")
+    def test_a_wrong_secret_is_refused(self, login: tuple[GatewayProcess, Credentials]) -> None:
+        gateway, right = login
+        wrong = right._replace(secret=f"{right.secret}x")
+        with (
+            pytest.raises((NotAccepted, Hangup)),
+            self.client(gateway, wrong) as client,
+        ):
+            client.send(b"wrong")
+        with self.client(gateway, right) as client:
+            client.send(b"right")
 
-            assert self.kept(gateway, right) == [b"right"]
+        assert self.kept(gateway, right) == [b"right"]
 
-    def test_nobody_sends_without_a_login(self, tmp_path: Path) -> None:
-        with self.new_gateway(tmp_path, self.settings) as gateway:
-            right = self.add_user(gateway, "ada")
-            self.prepare(gateway, right)
-            with (
-                pytest.raises((NotAccepted, Hangup)),
-                self.client(gateway) as client,
-            ):
-                client.send(b"anonymous")
+    def test_nobody_sends_without_a_login(
+        self, login: tuple[GatewayProcess, Credentials]
+    ) -> None:
+        gateway, right = login
+        with (
+            pytest.raises((NotAccepted, Hangup)),
+            self.client(gateway) as client,
+        ):
+            client.send(b"anonymous")
 
-            assert self.kept(gateway, right) == []
+        assert self.kept(gateway, right) == []
 
     # --- limits
 
@@ -249,40 +277,38 @@ class AdapterContract:
 
     # --- the end of a gateway
 
-    def test_a_stop_waits_for_no_idle_client(self, tmp_path: Path) -> None:
-        patient = {**self.settings, "node.drain_s_max": 2 * int(STOP_S_MAX)}
-        with self.new_gateway(tmp_path, patient) as gateway:
-            self.prepare(gateway, None)
-            with self.client(gateway) as idle, self.client(gateway) as midway:
-                idle.send(b"one")
-                midway.send(b"two")
-                midway.send_bytes(_half_of(midway))
-                gateway.stop()
-                idle.wait_closed()
-                midway.wait_closed()
-            gateway.restart()
+    def test_a_stop_waits_for_no_idle_client(self, gateway: GatewayProcess) -> None:
+        with self.client(gateway) as idle, self.client(gateway) as midway:
+            idle.send(b"one")
+            midway.send(b"two")
+            midway.send_bytes(_half_of(midway))
+            gateway.stop()
+            idle.wait_closed()
+            midway.wait_closed()
+        gateway.restart()
 
-            assert self.kept(gateway) == [b"one", b"two"]
+        assert self.kept(gateway) == [b"one", b"two"]
 
     @pytest.mark.parametrize("way", ["stop", "kill"])
-    def test_acknowledged_messages_survive_the_end(self, tmp_path: Path, way: str) -> None:
-        with self.running(tmp_path) as gateway:
-            sender = _Sender(self.client(gateway))
-            sender.wait_for(_ACKNOWLEDGED_BEFORE_THE_END)
-            if way == "kill":
-                gateway.kill()
-            else:
-                gateway.stop()
-            sender.join()
-            gateway.restart()
-            found = self.kept(gateway)
+    def test_acknowledged_messages_survive_the_end(
+        self, gateway: GatewayProcess, way: str
+    ) -> None:
+        sender = _Sender(self.client(gateway))
+        sender.wait_for(_ACKNOWLEDGED_BEFORE_THE_END)
+        if way == "kill":
+            gateway.kill()
+        else:
+            gateway.stop()
+        sender.join()
+        gateway.restart()
+        found = self.kept(gateway)
 
-            sent, acknowledged_count = sender.sent, sender.acknowledged_count
-            assert acknowledged_count >= _ACKNOWLEDGED_BEFORE_THE_END
-            assert acknowledged_count <= len(found) <= len(sent)
-            if way == "stop":  # what was taken was answered
-                assert len(found) == acknowledged_count
-            assert found == sent[: len(found)]
+        sent, acknowledged_count = sender.sent, sender.acknowledged_count
+        assert acknowledged_count >= _ACKNOWLEDGED_BEFORE_THE_END
+        assert acknowledged_count <= len(found) <= len(sent)
+        if way == "stop":  # what was taken was answered
+            assert len(found) == acknowledged_count
+        assert found == sent[: len(found)]
 
 
 class _Sender:

@@ -4,6 +4,8 @@ import struct
 from collections.abc import Generator
 from typing import ClassVar, Final
 
+import pytest
+
 from gateway.records.codec import decode_batch
 from gateway.testing.adapter_client import AdapterClient, Credentials, NotAccepted
 from gateway.testing.gateway_process import GatewayProcess
@@ -61,6 +63,7 @@ class KafkaClient(AdapterClient):
             raise NotAccepted(code)
 
 
+@pytest.mark.xdist_group("contract-kafka")  # its tests share gateways
 class TestKafka(TreeAdapterContract):
     adapter = "kafka"
     settings: ClassVar = {

@@ -3,6 +3,8 @@
 from collections.abc import Generator
 from typing import ClassVar, Final
 
+import pytest
+
 from gateway.testing.adapter_client import AdapterClient, Credentials, NotAccepted
 from gateway.testing.gateway_process import GatewayProcess
 from tests.contracts.this_tree import TreeAdapterContract
@@ -61,6 +63,7 @@ class MqttClient(AdapterClient):
             raise NotAccepted(hex(answer.code))
 
 
+@pytest.mark.xdist_group("contract-mqtt")  # its tests share gateways
 class TestMqtt(TreeAdapterContract):
     adapter = "mqtt"
     settings: ClassVar = {

@@ -5,6 +5,8 @@ import re
 from collections.abc import Generator
 from typing import Any, ClassVar, Final
 
+import pytest
+
 from gateway.testing.adapter_client import AdapterClient, Credentials, NotAccepted
 from gateway.testing.gateway_process import GatewayProcess
 from tests.contracts.this_tree import TreeAdapterContract
@@ -56,6 +58,7 @@ class SqsClient(AdapterClient):
         return dict(json.loads(body or b"{}"))
 
 
+@pytest.mark.xdist_group("contract-sqs")  # its tests share gateways
 class TestSqs(TreeAdapterContract):
     adapter = "sqs"
     settings: ClassVar = {

@@ -9,6 +9,8 @@ import pytest
 
 from tests.plugins.conftest import EXAMPLE
 
+pytestmark = pytest.mark.xdist_group("plugins")  # they share an environment
+
 _TESTS_S_MAX = 600
 _ALONE = {
     name: value
