@@ -4,13 +4,14 @@ import base64
 import hashlib
 import hmac
 import json
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
 from gateway.config.text import format_value
@@ -19,6 +20,8 @@ from tests.interop.mqtt.programs.secure_paho import SecurePaho
 from tests.interop.mqtt.secured import add_user
 from tests.interop.sqs.programs.client_api import Endpoint
 from tests.interop.sqs.programs.with_boto3 import Boto3
+from tests.security.gateway_with_users import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from tests.support.kafka_wire import Connection, text
 from tests.support.sqs_gateway import SqsGateway
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("security-declared")]
@@ -102,8 +105,11 @@ def test_declared_users_log_in(gateway: SqsGateway, user: str, mechanism: str) -
 
 
 def test_of_two_users_with_one_name_that_of_the_file_counts(gateway: SqsGateway) -> None:
-    with pytest.raises(KafkaException):
-        topics(gateway, "ada", OLD, "PLAIN")
+    with Connection(gateway.kafka_port) as connection:
+        connection.call(SASL_HANDSHAKE, 1, text("PLAIN"))
+        token = f"\0ada\0{OLD}".encode()
+        answer = connection.call(SASL_AUTHENTICATE, 0, struct.pack(">i", len(token)) + token)
+    assert struct.unpack_from(">h", answer) == (KafkaError.SASL_AUTHENTICATION_FAILED,)
     topics(gateway, "carol", PASSWORD, "PLAIN")
 
 

@@ -1,6 +1,8 @@
 """boto3: the JSON protocol."""
 
 import boto3
+import botocore.loaders
+import botocore.session
 from botocore import xform_name
 from botocore.config import Config
 from botocore.exceptions import ClientError
@@ -15,10 +17,16 @@ CONFIG = Config(
     connect_timeout=10,
 )
 
+# The files that botocore makes a client from; to read them takes longer than most requests.
+LOADER = botocore.loaders.create_loader()
+
 
 def client_of(endpoint: Endpoint, config: Config = CONFIG) -> "boto3.client":
     """Return boto3's client for an endpoint, in a session of its own."""
+    core = botocore.session.get_session()
+    core.register_component("data_loader", LOADER)
     session = boto3.session.Session(
+        botocore_session=core,
         aws_access_key_id=endpoint.key_id,
         aws_secret_access_key=endpoint.secret,
         region_name=endpoint.region,
