@@ -15,6 +15,8 @@ from tests.support.gateway import Gateway
 from tests.support.kafka_wire import METADATA, Connection
 from tests.support.s3_servers import S3Server, moto
 
+pytestmark = pytest.mark.xdist_group("recover-s3")  # they share a server
+
 ALL_TOPICS = b"\xff\xff\xff\xff"
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.gateway import Gateway
 from tests.support.kafka_wire import API_VERSIONS, METADATA, Connection, request
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.xdist_group("deadlines")]
 
 CLOSED_S_MAX = 30
 

@@ -13,7 +13,7 @@ from tests.support.mqtt_raw import RawClient, payloads
 from tests.support.mqtt_wire import V3_1_1, V5, Kind, Prop, Received, WillMessage
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.xdist_group("mqtt-restart")]
 
 COUNT = 10
 

@@ -22,7 +22,7 @@ from tests.support.process_usage import resident_bytes
 from tests.support.sqs_gateway import SqsGateway
 from tests.support.sqs_raw import Gone, JsonClient, Refused, exchange
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.xdist_group("sqs-fuzz")]
 
 REQUESTS = 6_000
 REQUESTS_SOAK = 1_000_000

@@ -25,6 +25,8 @@ from storage_adapters.s3.config import S3Config
 from tests.storage_adapters.s3.buckets import MIB, PART, Opened, opening, uploads_of
 from tests.support.s3_servers import SERVERS, S3Server
 
+pytestmark = pytest.mark.xdist_group("s3-bucket")  # each server is started once
+
 
 @pytest.fixture(
     scope="module", params=[pytest.param("versitygw", marks=pytest.mark.go), "moto"]
