@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from benchmarks.mqtt.mosquitto import Mosquitto
 from benchmarks.watched_gateway import PLACE, TURN
-from tests.security.gateway_with_users import ADMINISTRATOR, PASSWORD, GuardedGateway
+from tests.security.gateway_with_users import ADMINISTRATOR, PASSWORD, GatewayWithUsers
 from tests.security.well_behaved_clients import NAME
 from tests.support.hostile import kafka
 from tests.support.hostile.users import User
@@ -30,7 +30,7 @@ _OURS: Final = {
 }
 
 
-class WatchedGuarded(GuardedGateway):
+class WatchedGuarded(GatewayWithUsers):
     """A gateway with users that says how long the turns of its loop are."""
 
     module: ClassVar[str] = "benchmarks.watched_gateway"

@@ -21,7 +21,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from tests.crash.killing import how_often, moments, small_segments
+from tests.crash.kill_schedule import how_often, moments, small_segments
 from tests.crash.load import patient_producer
 from tests.support.gateway import Gateway
 from tests.support.topics import create_topic

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.killing import how_often, moments, small_segments
+from tests.crash.kill_schedule import how_often, moments, small_segments
 from tests.support.mqtt_durable import (
     DurableClient,
     Message,

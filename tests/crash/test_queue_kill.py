@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.testing.process import Program
-from tests.crash.killing import how_often
+from tests.crash.kill_schedule import how_often
 from tests.crash.queue_program import ROUND_COUNT
 from tests.support.gateway import ROOT
 

@@ -39,11 +39,11 @@ _WRONG_CHECKSUM = OtherHeaders({"etag": f'"{"0" * 32}"', "x-amz-checksum-crc32c"
 PROGRESS_S_MAX = 60
 REFUSE_AFTER_MS = 500
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.xdist_group("s3-faults")]
 
 
 @dataclass
-class World:
+class GatewayOnS3:
     """A gateway between a bucket and a database that can both be taken away."""
 
     gateway: Gateway
@@ -52,8 +52,8 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("world")
+def setup(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Iterator[GatewayOnS3]:
+    folder = tmp_path_factory.mktemp("setup")
     with (
         versitygw(folder) as server,
         patch.dict(os.environ, server.env),
@@ -62,7 +62,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Iterat
         S3Proxy(server.endpoint_url) as proxy,
         Gateway(folder / "data", _settings(server, proxy, gated_url)) as gateway,
     ):
-        yield World(gateway, proxy, gate)
+        yield GatewayOnS3(gateway, proxy, gate)
 
 
 def _settings(server: S3Server, proxy: S3Proxy, metadata_url: str) -> dict[str, object]:
@@ -73,18 +73,18 @@ def _settings(server: S3Server, proxy: S3Proxy, metadata_url: str) -> dict[str, 
 
 
 @pytest.fixture(autouse=True)
-def _mended(world: World) -> Iterator[None]:
+def _mended(setup: GatewayOnS3) -> Iterator[None]:
     yield
-    world.bucket.clear()
+    setup.bucket.clear()
 
 
 @pytest.fixture
-def loaded(world: World) -> Iterator[tuple[str, Load]]:
+def loaded(setup: GatewayOnS3) -> Iterator[tuple[str, Load]]:
     """A topic that is written to, and what is checked of it after each test.
 
     The machine dies at the end: what its caches would have hidden is seen in the bucket.
     """
-    gateway = world.gateway
+    gateway = setup.gateway
     pid = gateway.pid
     topic = create_topic(gateway.bootstrap, partitions=PARTITIONS)
     load = Load(gateway.bootstrap, topic, partitions=PARTITIONS, idempotent=True, name="load")
@@ -127,9 +127,9 @@ PUT_FAULTS: list[tuple[Fault, int]] = [
     ("fault", "times"), PUT_FAULTS, ids=lambda value: str(value).partition("(")[0]
 )
 def test_a_put_that_fails_is_made_again(
-    world: World, loaded: tuple[str, Load], fault: Fault, times: int
+    setup: GatewayOnS3, loaded: tuple[str, Load], fault: Fault, times: int
 ) -> None:
-    rule = world.bucket.add(fault, method="PUT", key=".seg", times=times)
+    rule = setup.bucket.add(fault, method="PUT", key=".seg", times=times)
 
     wait_until(lambda: rule.hits >= times, within_s=PROGRESS_S_MAX, what=f"{fault} is met")
     _wait_for_more(loaded[1])
@@ -151,9 +151,9 @@ GET_FAULTS: list[tuple[Fault, int]] = [
     ("fault", "times"), GET_FAULTS, ids=lambda value: str(value).partition("(")[0]
 )
 def test_readers_get_all_of_it_whatever_the_bucket_answers(
-    world: World, fault: Fault, times: int
+    setup: GatewayOnS3, fault: Fault, times: int
 ) -> None:
-    gateway = world.gateway
+    gateway = setup.gateway
     topic = create_topic(gateway.bootstrap, partitions=PARTITIONS)
     load = Load(gateway.bootstrap, topic, partitions=PARTITIONS, idempotent=True, name="load")
     load.start()
@@ -162,7 +162,7 @@ def test_readers_get_all_of_it_whatever_the_bucket_answers(
     gateway.kill()
     lose_disk(gateway, keeps_database=False)
     gateway.restart()  # nothing is cached now
-    rule = world.bucket.add(fault, method="GET", key=".seg", times=times)
+    rule = setup.bucket.add(fault, method="GET", key=".seg", times=times)
 
     stored = read_all(gateway.bootstrap, topic, PARTITIONS)
 
@@ -172,43 +172,45 @@ def test_readers_get_all_of_it_whatever_the_bucket_answers(
 
 
 def test_while_the_bucket_is_away_nothing_is_acknowledged_and_new_records_are_refused(
-    world: World, loaded: tuple[str, Load]
+    setup: GatewayOnS3, loaded: tuple[str, Load]
 ) -> None:
     topic, load = loaded
-    world.bucket.go_away()
+    setup.bucket.go_away()
 
-    _nothing_is_acknowledged(world.gateway, topic, load)
-    world.bucket.come_back()
+    _nothing_is_acknowledged(setup.gateway, topic, load)
+    setup.bucket.come_back()
 
 
 def test_while_the_database_is_away_nothing_is_acknowledged_and_new_records_are_refused(
-    world: World, loaded: tuple[str, Load]
+    setup: GatewayOnS3, loaded: tuple[str, Load]
 ) -> None:
     topic, load = loaded
-    world.database.go_away()
+    setup.database.go_away()
 
-    _nothing_is_acknowledged(world.gateway, topic, load)
-    world.database.come_back()
+    _nothing_is_acknowledged(setup.gateway, topic, load)
+    setup.database.come_back()
 
 
-def test_both_go_and_come_back_again_and_again(world: World, loaded: tuple[str, Load]) -> None:
+def test_both_go_and_come_back_again_and_again(
+    setup: GatewayOnS3, loaded: tuple[str, Load]
+) -> None:
     for _ in range(3):
-        world.bucket.go_away()
-        world.database.go_away()
-        _refused_in_time(world.gateway, loaded[0])
-        world.database.come_back()
-        world.bucket.come_back()
+        setup.bucket.go_away()
+        setup.database.go_away()
+        _refused_in_time(setup.gateway, loaded[0])
+        setup.database.come_back()
+        setup.bucket.come_back()
         _wait_for_more(loaded[1])
 
 
 def test_connections_to_the_database_that_break_at_any_moment_lose_nothing(
-    world: World, loaded: tuple[str, Load]
+    setup: GatewayOnS3, loaded: tuple[str, Load]
 ) -> None:
     load = loaded[1]
     for _ in range(30):
         goal = len(load.acknowledged) + 7
         wait_until(partial(_has, load, goal), within_s=PROGRESS_S_MAX, what="acknowledgements")
-        world.database.break_all()
+        setup.database.break_all()
 
 
 def _nothing_is_acknowledged(gateway: Gateway, topic: str, load: Load) -> None:

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.crash.killing import how_often, moments
+from tests.crash.kill_schedule import how_often, moments
 from tests.crash.load import (
     GroupReader,
     Load,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.killing import how_often, moments, small_segments
+from tests.crash.kill_schedule import how_often, moments, small_segments
 from tests.support.sqs_gateway import SqsGateway
 from tests.support.sqs_load import (
     VISIBILITY_S,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.killing import how_often, moments
+from tests.crash.kill_schedule import how_often, moments
 from tests.support.sqs_gateway import SqsGateway
 from tests.support.sqs_load import Ledger, Receiver, Worker
 from tests.support.sqs_raw import Gone, JsonClient, Refused

@@ -32,7 +32,7 @@ PASSWORD: Final = "sesame"
 REFUSED: Final = {0x86, 0x87}  # CONNACK and PUBACK of MQTT 5.0: a bad password, not authorized
 
 
-class GuardedGateway(SqsGateway):
+class GatewayWithUsers(SqsGateway):
     """See the module. ``names`` are topics, which are queues and the targets of MQTT routes."""
 
     def __init__(

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from tests.security.gateway_with_users import ADMINISTRATOR, ANONYMOUS, GuardedGateway
+from tests.security.gateway_with_users import ADMINISTRATOR, ANONYMOUS, GatewayWithUsers
 
 pytestmark = pytest.mark.interop
 
@@ -49,7 +49,7 @@ SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
 class Asking:
     """Everybody's answers, by protocol and column."""
 
-    def __init__(self, gateway: GuardedGateway) -> None:
+    def __init__(self, gateway: GatewayWithUsers) -> None:
         self.gateway = gateway
         self.found: dict[tuple[str, str, str], bool] = {}
 
@@ -83,7 +83,7 @@ class Asking:
 @pytest.mark.parametrize("mode", TABLE)
 def test_everybody_may_do_what_the_table_says(tmp_path: Path, mode: str) -> None:
     names = (FREE, NAMED, BEGUN, SHUT)
-    with GuardedGateway(tmp_path / "data", names, SETTINGS[mode]) as gateway:
+    with GatewayWithUsers(tmp_path / "data", names, SETTINGS[mode]) as gateway:
         asking = Asking(gateway)
         asking.ask("no rule at all", FREE)
         asking.ask_cluster("cluster")

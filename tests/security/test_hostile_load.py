@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from tests.crash.silent_connections import check_log
-from tests.security.gateway_with_users import ADMINISTRATOR, PASSWORD, GuardedGateway
+from tests.security.gateway_with_users import ADMINISTRATOR, PASSWORD, GatewayWithUsers
 from tests.security.well_behaved_clients import HEALTHY, NAME
 from tests.support.hostile import ADMIN, KAFKA, MQTT, PROTOCOLS, SQS, kafka, speech
 from tests.support.hostile.throwing import throwing
@@ -46,18 +46,18 @@ both = pytest.mark.parametrize("is_logged_in", [False, True], ids=["before", "af
 every = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
-def user_of(gateway: GuardedGateway, protocol: str) -> User:
+def user_of(gateway: GatewayWithUsers, protocol: str) -> User:
     if protocol == ADMIN:
         return User("admin", (gateway.data_dir / "admin.token").read_text().strip())
     return User("ada", PASSWORD, "KEYOFADA")
 
 
-def port_of(gateway: GuardedGateway, protocol: str) -> int:
+def port_of(gateway: GatewayWithUsers, protocol: str) -> int:
     ports = {KAFKA: gateway.kafka_port, MQTT: gateway.mqtt_port, SQS: gateway.sqs_port}
     return ports.get(protocol, gateway.admin_port)
 
 
-def state_of(gateway: GuardedGateway) -> list[list[object]]:
+def state_of(gateway: GatewayWithUsers) -> list[list[object]]:
     """Return the names of what there is, and what is allowed."""
     answers = [json.loads(gateway.admin_answer("GET", path)[1]) for path in LISTS]
     return [
@@ -68,7 +68,7 @@ def state_of(gateway: GuardedGateway) -> list[list[object]]:
     ]
 
 
-def reached(gateway: GuardedGateway, protocol: str) -> bool:
+def reached(gateway: GatewayWithUsers, protocol: str) -> bool:
     """Say whether hostile clients got behind the login and changed something, or tried to."""
     if protocol in {SQS, ADMIN}:  # refused changes have audit lines
         who = "admin" if protocol == ADMIN else "ada"
@@ -78,7 +78,9 @@ def reached(gateway: GuardedGateway, protocol: str) -> bool:
     return code == 0 and end > 0
 
 
-def thrown(gateway: GuardedGateway, protocol: str, user: User | None, *, packets: int) -> None:
+def thrown(
+    gateway: GatewayWithUsers, protocol: str, user: User | None, *, packets: int
+) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     pid, before_bytes = gateway.pid, resident_bytes(gateway.pid)
     said = speech(protocol, user)
@@ -105,7 +107,7 @@ def thrown(gateway: GuardedGateway, protocol: str, user: User | None, *, packets
 
 
 def held(data_dir: Path, protocol: str, *, is_logged_in: bool, packets: int) -> None:
-    with GuardedGateway(data_dir, (NAME, kafka.TOPIC), SETTINGS) as gateway:
+    with GatewayWithUsers(data_dir, (NAME, kafka.TOPIC), SETTINGS) as gateway:
         if is_logged_in:
             thrown(gateway, protocol, user_of(gateway, protocol), packets=packets)
             return

@@ -9,7 +9,7 @@ import pytest
 
 from tests.interop.sqs.programs.client_api import Refused
 from tests.interop.sqs.programs.with_boto3 import Boto3
-from tests.security.gateway_with_users import ANONYMOUS, PASSWORD, GuardedGateway
+from tests.security.gateway_with_users import ANONYMOUS, PASSWORD, GatewayWithUsers
 from tests.support.kafka_wire import FETCH, METADATA, fetch_body, fetch_records, request
 from tests.support.mqtt_raw import RawClient
 from tests.support.mqtt_wire import V3_1_1, V5, Kind, connect
@@ -23,21 +23,21 @@ ALL_TOPICS: Final = b"\xff\xff\xff\xff"
 
 
 @pytest.fixture
-def gateway(tmp_path: Path) -> Iterator[GuardedGateway]:
+def gateway(tmp_path: Path) -> Iterator[GatewayWithUsers]:
     """A gateway whose users may do everything that no rule denies."""
     settings = {"auth.required": "true", "auth.default": "allow"}
-    with GuardedGateway(tmp_path / "data", ("t",), settings) as running:
+    with GatewayWithUsers(tmp_path / "data", ("t",), settings) as running:
         yield running
 
 
 @pytest.fixture
-def open_gateway(tmp_path: Path) -> Iterator[GuardedGateway]:
+def open_gateway(tmp_path: Path) -> Iterator[GatewayWithUsers]:
     """A gateway where nobody has to log in."""
-    with GuardedGateway(tmp_path / "data", ("t",), {}) as running:
+    with GatewayWithUsers(tmp_path / "data", ("t",), {}) as running:
         yield running
 
 
-def mqtt(gateway: GuardedGateway, who: str, version: int = V5) -> RawClient:
+def mqtt(gateway: GatewayWithUsers, who: str, version: int = V5) -> RawClient:
     """Open an MQTT connection of somebody's."""
     client = RawClient(gateway.mqtt_port, version=version)
     is_named = who != ANONYMOUS
@@ -53,7 +53,7 @@ def mqtt(gateway: GuardedGateway, who: str, version: int = V5) -> RawClient:
     return client
 
 
-def test_a_removed_user_is_disconnected_everywhere(gateway: GuardedGateway) -> None:
+def test_a_removed_user_is_disconnected_everywhere(gateway: GatewayWithUsers) -> None:
     ada = gateway.kafka("ada"), mqtt(gateway, "ada"), mqtt(gateway, "ada", V3_1_1)
     bob = gateway.kafka("bob"), mqtt(gateway, "bob")
     before = gateway.may_send("ada", "t")
@@ -75,7 +75,7 @@ def test_a_removed_user_is_disconnected_everywhere(gateway: GuardedGateway) -> N
 
 
 def test_who_did_not_log_in_is_disconnected_when_the_first_user_is_added(
-    open_gateway: GuardedGateway,
+    open_gateway: GatewayWithUsers,
 ) -> None:
     gateway = open_gateway
     stranger = gateway.kafka(ANONYMOUS)
@@ -96,7 +96,7 @@ def test_who_did_not_log_in_is_disconnected_when_the_first_user_is_added(
         subscriber.drop()
 
 
-def test_a_fetch_that_waits_asks_again_when_it_completes(gateway: GuardedGateway) -> None:
+def test_a_fetch_that_waits_asks_again_when_it_completes(gateway: GatewayWithUsers) -> None:
     reader, other = gateway.kafka("ada"), gateway.kafka("bob")
     for connection in (reader, other):
         connection.socket.sendall(request(FETCH, 4, 7, fetch_body("t", 0, 0, wait_ms=30_000)))
@@ -120,7 +120,7 @@ def test_a_fetch_that_waits_asks_again_when_it_completes(gateway: GuardedGateway
 
 @pytest.mark.parametrize("what", ["rule", "user"])
 def test_a_receive_that_waits_asks_again_when_it_completes(
-    gateway: GuardedGateway, what: str
+    gateway: GatewayWithUsers, what: str
 ) -> None:
     ada, root = (Boto3(gateway.endpoint_of(who)) for who in ("ada", "root"))
     waiting = ada.start("ReceiveMessage", QueueUrl="t", WaitTimeSeconds=20)

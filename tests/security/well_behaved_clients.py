@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from tests.interop.sqs.programs.client_api import Refused
 from tests.interop.sqs.programs.with_boto3 import Boto3
-from tests.security.gateway_with_users import ADMINISTRATOR, PASSWORD, GuardedGateway
+from tests.security.gateway_with_users import ADMINISTRATOR, PASSWORD, GatewayWithUsers
 from tests.support import mqtt_wire as wire
 from tests.support.hostile import ADMIN, KAFKA, MQTT, SQS
 from tests.support.hostile import sqs as hostile_sqs
@@ -74,7 +74,7 @@ def _mqtt(gateway: HasMqtt) -> Iterator[Check]:
 
 
 @contextmanager
-def _sqs(gateway: GuardedGateway) -> Iterator[Check]:
+def _sqs(gateway: GatewayWithUsers) -> Iterator[Check]:
     """Send a message, receive and delete it; make again what hostile clients delete."""
     api = Boto3(gateway.endpoint_of(ADMINISTRATOR))
     count = 0
@@ -99,7 +99,7 @@ def _sqs(gateway: GuardedGateway) -> Iterator[Check]:
 
 
 @contextmanager
-def _admin(gateway: GuardedGateway) -> Iterator[Check]:
+def _admin(gateway: GatewayWithUsers) -> Iterator[Check]:
     """Ask the admin endpoint, and produce."""
     with _kafka(gateway) as produce:
 

@@ -30,7 +30,7 @@ WITH_WILL = ReasonCode(PacketTypes.DISCONNECT, "Disconnect with will message")
 VERSIONS = pytest.mark.parametrize("version", [V3_1_1, V5], ids=["3.1.1", "5.0"])
 
 
-class House:
+class GatewayWithRules:
     """A gateway that allows nothing but what rules do, and its command."""
 
     def __init__(self, gateway: Gateway, target: Target) -> None:
@@ -58,7 +58,7 @@ class House:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayWithRules]:
     folder = tmp_path_factory.mktemp("ruled")
     for name, password in (ALICE, BOB, ROOT):
         add_user(folder / "data", name, password)
@@ -70,15 +70,15 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     }
     gateway = Gateway(folder / "data", settings)
     with gateway_target(gateway) as target:
-        house = House(gateway, target)
-        house.rule("add", "allow", "all", "mqtt_topic", "own/%u/%c/#")
-        house.rule("add", "allow", "publish", "mqtt_topic", "in/#", "--user", "alice")
-        house.rule("add", "allow", "subscribe", "mqtt_topic", "in/#", "--user", "bob")
-        yield house
+        node = GatewayWithRules(gateway, target)
+        node.rule("add", "allow", "all", "mqtt_topic", "own/%u/%c/#")
+        node.rule("add", "allow", "publish", "mqtt_topic", "in/#", "--user", "alice")
+        node.rule("add", "allow", "subscribe", "mqtt_topic", "in/#", "--user", "bob")
+        yield node
 
 
-def test_rules_by_user_and_with_placeholders(house: House, stem: str) -> None:
-    with house.opened(stem) as alice, house.opened(f"{stem}b", BOB) as bob:
+def test_rules_by_user_and_with_placeholders(node: GatewayWithRules, stem: str) -> None:
+    with node.opened(stem) as alice, node.opened(f"{stem}b", BOB) as bob:
         seen = {
             topic: (alice.publish(topic, b"x"), alice.subscribe(topic))
             for topic in (
@@ -100,35 +100,35 @@ def test_rules_by_user_and_with_placeholders(house: House, stem: str) -> None:
         assert bob.message() == (f"in/{stem}/a", b"for bob")
 
 
-def test_super_users_are_bound_by_no_rule(house: House, stem: str) -> None:
-    with house.opened(stem, ROOT) as root:
+def test_super_users_are_bound_by_no_rule(node: GatewayWithRules, stem: str) -> None:
+    with node.opened(stem, ROOT) as root:
         assert root.subscribe("#") == GRANTED
         assert root.publish(f"shut/{stem}", b"x") == "Success"
 
 
 @VERSIONS
 def test_a_rule_holds_for_who_is_connected_and_goes_again(
-    house: House, stem: str, version: int
+    node: GatewayWithRules, stem: str, version: int
 ) -> None:
     filter_rule = ("mqtt_topic", f"new/{stem}/#", "--client", stem)
-    with house.opened(stem, version=version) as alice, house.opened(f"{stem}r", ROOT) as root:
+    with node.opened(stem, version=version) as alice, node.opened(f"{stem}r", ROOT) as root:
         assert alice.subscribe(f"open/{stem}") == GRANTED
-        house.rule("add", "allow", "all", *filter_rule)
+        node.rule("add", "allow", "all", *filter_rule)
         assert alice.subscribe(f"new/{stem}/#") == GRANTED
         assert alice.publish(f"new/{stem}/a", b"1") == "Success"
         assert alice.message() == (f"new/{stem}/a", b"1")
 
-        house.rule("add", "deny", "subscribe", *filter_rule)
+        node.rule("add", "deny", "subscribe", *filter_rule)
         assert root.publish(f"new/{stem}/a", b"2") == "Success"
         assert root.publish(f"open/{stem}", b"mark") == "Success"
         assert alice.message() == (f"open/{stem}", b"mark")
         assert alice.publish(f"new/{stem}/a", b"3") == "Success"
 
-        house.rule("rm", "deny", "subscribe", *filter_rule)
+        node.rule("rm", "deny", "subscribe", *filter_rule)
         assert root.publish(f"new/{stem}/a", b"4") == "Success"
         assert alice.message() == (f"new/{stem}/a", b"4")
 
-        house.rule("rm", "allow", "all", *filter_rule)
+        node.rule("rm", "allow", "all", *filter_rule)
         assert alice.subscribe(f"new/{stem}/#") in {DENIED, "Unspecified error"}
         if version == V5:
             assert alice.publish(f"new/{stem}/a", b"5") == DENIED
@@ -138,53 +138,53 @@ def test_a_rule_holds_for_who_is_connected_and_goes_again(
 
 @VERSIONS
 def test_an_exact_denial_leaves_wider_subscriptions_and_takes_its_messages_out(
-    house: House, stem: str, version: int
+    node: GatewayWithRules, stem: str, version: int
 ) -> None:  # paho's client_test.py, test_subscribe_failure
     secret, other = f"open/{stem}/nosubscribe", f"open/{stem}/other"
     rule = ("deny", "subscribe", "mqtt_topic", secret, "--eq")
-    house.rule("add", *rule)
-    with house.opened(stem, version=version) as alice:
+    node.rule("add", *rule)
+    with node.opened(stem, version=version) as alice:
         assert alice.subscribe(secret) in {DENIED, "Unspecified error"}
         assert alice.subscribe(f"open/{stem}/+") == GRANTED
         assert alice.publish(secret, b"1") == "Success"
         assert alice.publish(other, b"2") == "Success"
         assert alice.message() == (other, b"2")
-        house.rule("rm", *rule)
+        node.rule("rm", *rule)
         assert alice.publish(secret, b"3") == "Success"
         assert alice.message() == (secret, b"3")
 
 
 def test_what_a_list_in_the_config_allows_a_stored_rule_can_deny(
-    house: House, stem: str
+    node: GatewayWithRules, stem: str
 ) -> None:
     denial = ("deny", "all", "mqtt_topic", "#", "--client", stem)
-    with house.opened(stem) as alice:
+    with node.opened(stem) as alice:
         assert alice.publish(f"open/{stem}", b"x") == "Success"
-        house.rule("add", *denial)
+        node.rule("add", *denial)
         assert alice.publish(f"open/{stem}", b"x") == DENIED
-        house.rule("rm", *denial)
-        house.rule("add", "allow", "all", "mqtt_topic", f"shut/{stem}")
+        node.rule("rm", *denial)
+        node.rule("add", "allow", "all", "mqtt_topic", f"shut/{stem}")
         assert alice.publish(f"open/{stem}", b"x") == "Success"
         assert alice.publish(f"shut/{stem}", b"x") == DENIED
 
 
 def test_a_will_needs_the_right_when_it_is_set_and_when_it_goes(
-    house: House, stem: str
+    node: GatewayWithRules, stem: str
 ) -> None:
     topic = f"will/{stem}"
     allowing = ("allow", "publish", "mqtt_topic", topic, "--user", "alice")
-    with house.opened(f"{stem}r", ROOT) as root:
+    with node.opened(f"{stem}r", ROOT) as root:
         assert root.subscribe(topic) == GRANTED
-        with house.client(stem) as alice:
+        with node.client(stem) as alice:
             alice.client.will_set(topic, b"refused", 1)
             assert alice.open() == DENIED
-        house.rule("add", *allowing)
+        node.rule("add", *allowing)
         for payload, is_allowed in ((b"gone", True), (b"not allowed any more", False)):
-            with house.client(stem) as alice:
+            with node.client(stem) as alice:
                 alice.client.will_set(topic, payload, 1)
                 assert alice.open() == "Success"
                 if not is_allowed:
-                    house.rule("rm", *allowing)
+                    node.rule("rm", *allowing)
                 alice.client.disconnect(reasoncode=WITH_WILL)
                 alice.client.loop_stop()
             if is_allowed:
@@ -194,44 +194,46 @@ def test_a_will_needs_the_right_when_it_is_set_and_when_it_goes(
 
 
 def test_members_of_a_shared_subscription_have_their_own_rights(
-    house: House, stem: str
+    node: GatewayWithRules, stem: str
 ) -> None:
     shared = f"$share/g/in/{stem}/#"
     denial = ("deny", "subscribe", "mqtt_topic", f"in/{stem}/#", "--client", f"{stem}b")
     with (
-        house.opened(stem) as alice,
-        house.opened(f"{stem}b", BOB) as first,
-        house.opened(f"{stem}c", BOB) as second,
+        node.opened(stem) as alice,
+        node.opened(f"{stem}b", BOB) as first,
+        node.opened(f"{stem}c", BOB) as second,
     ):
         assert alice.subscribe(shared) == DENIED
         assert (first.subscribe(shared), second.subscribe(shared)) == (GRANTED, GRANTED)
-        house.rule("add", *denial)
+        node.rule("add", *denial)
         for number in range(4):
             assert alice.publish(f"in/{stem}/x", b"%d" % number) == "Success"
         assert [second.message()[1] for _ in range(4)] == [b"0", b"1", b"2", b"3"]
         assert first.subscribe(shared) == DENIED
 
 
-def test_retained_messages_go_to_who_may_read_them(house: House, stem: str) -> None:
+def test_retained_messages_go_to_who_may_read_them(node: GatewayWithRules, stem: str) -> None:
     topic = f"kept/{stem}"
-    with house.opened(stem, BOB) as bob, house.opened(f"{stem}r", ROOT) as root:
+    with node.opened(stem, BOB) as bob, node.opened(f"{stem}r", ROOT) as root:
         bob.client.publish(topic, b"not allowed", 1, retain=True)
         assert bob.answer() == DENIED
         root.client.publish(topic, b"kept", 1, retain=True)
         assert root.answer() == "Success"
         assert bob.subscribe(topic) == DENIED
-        house.rule("add", "allow", "subscribe", "mqtt_topic", topic, "--user", "bob")
+        node.rule("add", "allow", "subscribe", "mqtt_topic", topic, "--user", "bob")
         assert bob.subscribe(topic) == GRANTED
         assert bob.message() == (topic, b"kept")
 
 
-def test_delayed_messages_need_the_right_to_their_topic(house: House, stem: str) -> None:
+def test_delayed_messages_need_the_right_to_their_topic(
+    node: GatewayWithRules, stem: str
+) -> None:
     topic = f"in/{stem}"
-    with house.opened(stem) as alice, house.opened(f"{stem}b", BOB) as bob:
+    with node.opened(stem) as alice, node.opened(f"{stem}b", BOB) as bob:
         assert bob.subscribe(topic) == GRANTED
         assert bob.publish(f"$delayed/1/{topic}", b"no") == DENIED
         assert alice.publish(f"$delayed/1/{topic}", b"later") == "Success"
-        house.rule("add", "deny", "publish", "mqtt_topic", topic, "--client", stem)
+        node.rule("add", "deny", "publish", "mqtt_topic", topic, "--client", stem)
         assert alice.publish(f"$delayed/1/{topic}", b"no") == DENIED
         assert bob.message() == (topic, b"later")
 
@@ -241,21 +243,21 @@ def test_rules_and_subscriptions_out_of_force_survive_a_restart(tmp_path: Path) 
     kept.SessionExpiryInterval = SESSION_S
     gateway = Gateway(tmp_path / "data")
     with gateway_target(gateway) as target:
-        house = House(gateway, target)
-        with house.client("reader", None) as reader:
+        node = GatewayWithRules(gateway, target)
+        with node.client("reader", None) as reader:
             assert reader.open(clean_start=False, properties=kept) == "Success"
             assert reader.subscribe("a/secret") == GRANTED
             assert reader.subscribe("a/open") == GRANTED
-            house.rule("add", "deny", "subscribe", "mqtt_topic", "a/secret")
+            node.rule("add", "deny", "subscribe", "mqtt_topic", "a/secret")
 
     gateway = Gateway(tmp_path / "data")
     with gateway_target(gateway) as target:
-        house = House(gateway, target)
-        with house.client("reader", None) as reader, house.opened("p", None) as publisher:
+        node = GatewayWithRules(gateway, target)
+        with node.client("reader", None) as reader, node.opened("p", None) as publisher:
             assert reader.open(clean_start=False, properties=kept) == "Success"
             for topic in ("a/secret", "a/open"):
                 assert publisher.publish(topic, b"1") == "Success"
             assert reader.message() == ("a/open", b"1")
-            house.rule("rm", "deny", "subscribe", "mqtt_topic", "a/secret")
+            node.rule("rm", "deny", "subscribe", "mqtt_topic", "a/secret")
             assert publisher.publish("a/secret", b"2") == "Success"
             assert reader.message() == ("a/secret", b"2")
