@@ -25,6 +25,7 @@ from storage_adapters.formats.segment import SEGMENT_HEADER_BYTES, SegmentHeader
 from storage_adapters.segment_log.catalog import Catalog
 from storage_adapters.segment_log.files import Files
 from storage_adapters.segment_log.key_indexes import KEY_INDEX_SUFFIX
+from storage_adapters.segment_log.login_file import FILE_NAME as LOGIN_FILE
 from storage_adapters.segment_log.segments import WAL_DIRECTORY, settled_path
 from storage_adapters.segment_log.settled_files import manifest_path, read_manifest
 from storage_adapters.segment_log.writer import Writer
@@ -195,6 +196,8 @@ def _copy(plan: _Plan) -> None:
         _copy_data(segment.path, wal / segment.path.name, end, plan.stop)
     # After the log: the manifest is at least as new, so it lists nothing that the copy lacks.
     _copy_settled(plan)
+    with suppress(FileNotFoundError):  # It says that everybody must log in; else there is none.
+        link_or_copy(plan.data_dir / LOGIN_FILE, plan.target / LOGIN_FILE, plan.stop)
     for directory in (wal, plan.target):
         sync_directory(directory)
 

@@ -1,13 +1,16 @@
 """``headgate backup`` of a node under load, and ``headgate restore`` elsewhere."""
 
+import io
 from pathlib import Path
 
 import pytest
 
+from gateway.metadata.sql import FILE_NAME as METADATA_NAME
 from storage_adapters.segment_log.settled_files import read_manifest
 from tests.cli.conftest import Run
 from tests.crash.load import Load, check_dense, read_all
 from tests.support.gateway import Gateway
+from tests.support.kafka_wire import Connection, batch
 from tests.support.topics import create_topic
 from tests.support.waiting import wait_until
 
@@ -73,6 +76,28 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_before(
     again = run("restore", str(target), str(tmp_path / "elsewhere"))
     assert again.status == 1
     assert "empty folder" in again.err
+
+
+def test_a_restored_log_still_says_that_everybody_must_log_in(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, elsewhere = tmp_path / "backup", tmp_path / "elsewhere"
+    with Gateway(tmp_path / "data") as gateway:
+        where = ("--set", f"node.data_dir={gateway.data_dir}")
+        assert run("topics", "create", "orders", *where).status == 0
+        with Connection(gateway.kafka_port) as producer:
+            assert producer.produce("orders", 0, batch([b"one"]))[0] == 0
+        monkeypatch.setattr("sys.stdin", io.StringIO("sesame\n"))
+        assert run("users", "add", "ada", "--password-stdin", *where).status == 0
+        assert run("backup", str(target), *where).status == 0
+    assert run("restore", str(target), str(elsewhere)).status == 0
+    for path in elsewhere.glob(f"{METADATA_NAME}*"):
+        path.unlink()
+
+    done = run("recover-metadata", "--yes", "--set", f"node.data_dir={elsewhere}")
+
+    assert done.status == 0, done.err
+    assert "everybody must log in (auth.required), and the users are lost" in done.err
 
 
 def test_a_relative_folder_is_one_of_the_caller(
