@@ -57,6 +57,18 @@ class StorageFull(StorageUnavailable):
     public_text = "the storage is full"
 
 
+class StoredDataDamaged(StorageUnavailable):
+    """Stored bytes are not those that were written; another read will not bring them back.
+
+    ``offset`` and ``next_offset`` bound what is damaged.
+    """
+
+    def __init__(self, message: str, offset: int, next_offset: int) -> None:
+        super().__init__(message)
+        self.offset = offset
+        self.next_offset = next_offset
+
+
 class Overloaded(GatewayError):
     """Overload: a bound with a name in the config is reached."""
 

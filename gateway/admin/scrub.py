@@ -47,4 +47,5 @@ def _content(scrub: Scrub) -> dict[str, object]:
         "error": scrub.error,
         "damages_count": scrub.damages_count,
         "damages": [damage._asdict() for damage in scrub.damages],
+        "unread": [one._asdict() for one in scrub.unread],
     }

@@ -10,14 +10,20 @@ LIVE_BYTES_PER_S: Final = 67_108_864
 
 
 def verify_live(config: Path | None, assignments: list[str] | None, bytes_per_s: int) -> int:
-    """Run a scrub pass, print the damaged batches, and return their number."""
+    """Run a scrub pass, print the damaged batches, and return their number.
+
+    Error: ``Refused`` where the storage could not read all; what it could not is printed, too.
+    """
     client = AdminClient.of(settings_of(config, assignments))
     found = client.send("POST", "scrub", body={"bytes_per_s": bytes_per_s})
     while found["state"] == "running":
         found = client.get("scrub", query={"wait": "true"})
-    if found["error"]:
-        raise Refused(f"not all was read: {found['error']}")
     for one in found["damages"]:
         say(f"DAMAGED  {one['topic']}-{one['partition']} offset {one['offset']}: {one['what']}")
+    for one in found["unread"]:
+        place = f"{one['topic']}-{one['partition']} offset {one['offset']}"
+        say(f"UNREAD   {place} and later: {one['error']}")
     say(f"{found['checked_bytes']} bytes of batches")
+    if found["error"]:
+        raise Refused(f"not all was read: {found['error']}")
     return int(found["damages_count"])

@@ -1,8 +1,10 @@
 """Scrub: reads the whole log at a bounded rate, to notice a failing disk early.
 
 A pass goes through all partitions and compares the CRC of every batch. Damaged batches are counted
-together with those that readers met (``gateway.records.stored_batches``) and stay as they are. One
-pass a day starts by itself; ``headgate log verify --live`` starts one at once.
+together with those that readers met (``gateway.records.stored_batches``) and stay as they are. What
+the storage cannot read at the moment is no damage: it is read again at the end of the pass, and
+reported if that fails, too. One pass a day starts by itself; ``headgate log verify --live`` starts
+one at once.
 """
 
 import asyncio
@@ -13,28 +15,44 @@ from typing import Final, NamedTuple
 import structlog
 
 from gateway.broker import Broker
-from gateway.errors import GatewayError, PolicyViolation
+from gateway.errors import (
+    GatewayError,
+    PolicyViolation,
+    StorageUnavailable,
+    StoredDataDamaged,
+)
 from gateway.metrics import Metrics
 from gateway.model import Buffer, parse_batch_header
 from gateway.partition import Partition
 from gateway.records.codec import check_crc
-from gateway.topics.manager import Topic, TopicManager
+from gateway.topics.manager import TopicManager
 
 READ_BYTES: Final = 262_144
 BETWEEN_S: Final = 86_400.0  # from the end of a pass to the next one's beginning
-FIRST_AFTER_S: Final = 600.0  # a start has other things to read
+AGAIN_AFTER_S: Final = 600.0  # a pass that could not read all; also the first pass
+RETRY_PAUSES_S: Final = (5.0, 10.0, 20.0)  # before what could not be read is read again
+UNREAD_MAX: Final = 10  # partitions; then the storage is away, and the pass ends
 DAMAGES_MAX: Final = 1_000  # that a pass tells one by one
 
 _log = structlog.get_logger()
 
 
 class Damage(NamedTuple):
-    """Damaged batch, or an unreadable place."""
+    """Damaged batch."""
 
     topic: str
     partition: int
     offset: int
     what: str
+
+
+class Unread(NamedTuple):
+    """Partition that the storage could not read from an offset on."""
+
+    topic: str
+    partition: int
+    offset: int
+    error: str
 
 
 class ScrubState(StrEnum):
@@ -55,6 +73,7 @@ class Scrub:
         self.damages: list[Damage] = []
         self.damages_count = 0
         self.error = ""
+        self._unread: dict[Partition, Unread] = {}
         self._topics = topics
         self._broker = broker
         self._bytes_per_s = bytes_per_s
@@ -88,6 +107,11 @@ class Scrub:
             await asyncio.wait([ended], timeout=seconds_max)
             ended.cancel()
 
+    @property
+    def unread(self) -> list[Unread]:
+        """Partitions that the pass could not read to their end so far."""
+        return list(self._unread.values())
+
     def register_metrics(self, metrics: Metrics) -> None:
         """Add its own metrics to the node's."""
         metrics.counter_fn(
@@ -104,10 +128,11 @@ class Scrub:
         self.pass_bytes = self.damages_count = 0
         self.damages = []
         self.error = ""
+        self._unread = {}
         self._ended.clear()
 
     async def _run(self) -> None:
-        pause_s = FIRST_AFTER_S
+        pause_s = AGAIN_AFTER_S  # a start has other things to read
         while True:
             await self._until_due(pause_s)
             if self.state is ScrubState.IDLE:
@@ -115,13 +140,14 @@ class Scrub:
                 self._begin()
             try:
                 await self.run_once()
+                pause_s = BETWEEN_S
             except GatewayError as error:
                 self.error = str(error)
                 _log.warning("scrub ended early", error=self.error)
+                pause_s = AGAIN_AFTER_S
             finally:
                 self.state = ScrubState.IDLE
                 self._ended.set()
-            pause_s = BETWEEN_S
 
     async def _until_due(self, pause_s: float) -> None:
         """Wait for a requested pass, or for the next periodic one."""
@@ -133,38 +159,80 @@ class Scrub:
         self._asked.clear()
 
     async def run_once(self) -> None:
-        """Run one pass over all partitions."""
+        """Run one pass over all partitions.
+
+        Error: ``StorageUnavailable`` where a partition could not be read to its end.
+        """
         for topic in self._topics.everything():
             for number in range(len(topic.partition_ids)):
                 if self._topics.by_uuid(topic.uuid) is not topic:
                     break  # deleted while others had their turn
-                await self._scrub(topic, number)
+                await self._scrub(self._broker.partition(topic, number))
+        for pause_s in RETRY_PAUSES_S:
+            if self._unread:
+                await asyncio.sleep(pause_s)
+                await self._scrub_unread()
+        if self._unread:
+            raise self._left_unread()
         self.passes += 1
 
-    async def _scrub(self, topic: Topic, number: int) -> None:
-        partition = self._broker.partition(topic, number)
-        storage, partition_id = self._broker.storage, partition.partition_id
-        offset = partition.log_start_offset
+    async def _scrub_unread(self) -> None:
+        """Go on with the partitions that could not be read, each where it stopped."""
+        for partition, one in list(self._unread.items()):
+            del self._unread[partition]
+            await self._scrub(partition, one.offset)
+
+    async def _scrub(self, partition: Partition, offset: int = 0) -> None:
+        offset = max(offset, partition.log_start_offset)
         while not partition.is_gone and offset < partition.high_watermark:
             offset = max(offset, partition.log_start_offset)
-            end = partition.high_watermark
             try:
-                batches = await storage.read(partition_id, offset, end, bytes_max=READ_BYTES)
+                offset_before, offset = offset, await self._scrub_run(partition, offset)
             except GatewayError as error:
-                self._note(partition, offset, str(error))
+                self._note_unread(partition, offset, str(error))
                 return
-            if not batches:
+            if offset == offset_before:
                 return
-            damaged, offset = await asyncio.to_thread(_damaged, batches, offset, end)
-            for base_offset in damaged:
-                self._note(partition, base_offset, "the CRC of the batch does not match")
-            await self._pace(batches)
+
+    async def _scrub_run(self, partition: Partition, offset: int) -> int:
+        """Check the batches of one read; return the next offset. Error: ``StorageUnavailable``."""
+        end, batches = partition.high_watermark, None
+        while batches is None:
+            try:
+                batches = await self._broker.storage.read(
+                    partition.partition_id, offset, end, bytes_max=READ_BYTES
+                )
+            except StoredDataDamaged as error:
+                if error.offset <= offset:
+                    self._note(partition, error.offset, str(error))
+                    return max(offset + 1, min(error.next_offset, end))
+                end = error.offset  # what is before it is read first
+        if not batches:
+            return offset
+        damaged, offset = await asyncio.to_thread(_damaged, batches, offset, end)
+        for base_offset in damaged:
+            self._note(partition, base_offset, "the CRC of the batch does not match")
+        await self._pace(batches)
+        return offset
 
     async def _pace(self, batches: Sequence[Buffer]) -> None:
         size_bytes = sum(map(len, batches))
         self.checked_bytes += size_bytes
         self.pass_bytes += size_bytes
         await asyncio.sleep(size_bytes / self._pass_bytes_per_s)
+
+    def _note_unread(self, partition: Partition, offset: int, error: str) -> None:
+        name = partition.topic.name.name
+        self._unread[partition] = Unread(name, partition.number, offset, error)
+        if len(self._unread) >= UNREAD_MAX:
+            raise self._left_unread()
+
+    def _left_unread(self) -> StorageUnavailable:
+        one = self.unread[0]
+        where = f"{one.topic}-{one.partition} from offset {one.offset} on"
+        count = len(self._unread) - 1
+        more = f" and {count} more partition(s)" if count else ""
+        return StorageUnavailable(f"{where}{more} could not be read: {one.error}")
 
     def _note(self, partition: Partition, offset: int, what: str) -> None:
         name = partition.topic.name.name

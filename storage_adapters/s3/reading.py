@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from gateway.errors import StorageUnavailable, as_value
+from gateway.errors import StorageUnavailable, StoredDataDamaged, as_value
 from gateway.model import ATTRIBUTES_AT, LENGTH_OVERHEAD_BYTES, MAGIC, Buffer
 from storage_adapters.formats.damage import Damaged, TooNew
-from storage_adapters.formats.footer import HIGH_SHIFT, Rows
+from storage_adapters.formats.footer import HIGH_SHIFT, LOW_32, Rows
 from storage_adapters.s3.bucket import ObjectMissing
 from storage_adapters.s3.caching import ObjectCache, Span
 from storage_adapters.s3.config import S3Config
@@ -182,7 +182,7 @@ class Reader:
             self._cache.discard(stored.number, position, position + piece.sizes[fault.at])
         window, faults = await self._try(stored, piece, areas, is_ahead=is_ahead)
         if faults:
-            raise StorageUnavailable(self._describe(stored, piece, faults[0]))
+            raise self._damage(stored, piece, faults[0])
         return window
 
     async def _try(
@@ -212,10 +212,13 @@ class Reader:
         await asyncio.gather(*[self._window(piece, is_ahead=True) for piece in pieces])
         return pieces[-1].next_offset if pieces else offset
 
-    def _describe(self, stored: StoredObject, piece: Piece, fault: BatchFault) -> str:
+    def _damage(
+        self, stored: StoredObject, piece: Piece, fault: BatchFault
+    ) -> StoredDataDamaged:
         key = object_key(self._prefix, stored.number, stored.epoch)
         position, offset = piece.positions[fault.at], piece.base_offsets[fault.at]
-        return f"object {key}, offset {offset}, at byte {position}: {fault.text}"
+        msg = f"object {key}, offset {offset}, at byte {position}: {fault.text}"
+        return StoredDataDamaged(msg, offset, offset + (piece.spans[fault.at] & LOW_32))
 
 
 def batches_in(window: Window, piece: Piece) -> list[Buffer]:
