@@ -90,19 +90,14 @@ class PublishForm:
         """Return all packets of a form with QoS 0; joined at the first call."""
         assert not self._id_bytes, "packets with QoS need identifiers"
         if self._data is None:
-            if len(self._heads) == 1:
-                head = self._heads[self._sizes[0]] + self._tail
-                self._data = head + head.join(self._payloads)
-            else:
-                parts = self._parts(self._heads, 0, self.count, fields=3)
-                parts[1::3] = repeat(self._tail, self.count)
-                self._data = b"".join(parts)
+            self._data = self._join(0, self.count)
         return self._data
 
     def part(self, start: int, stop: int) -> bytes:
         """Return packets ``start`` to ``stop`` (indices) of a form with QoS 0."""
-        if stop - start == self.count:
-            return self.data()
+        return self.data() if stop - start == self.count else self._join(start, stop)
+
+    def _join(self, start: int, stop: int) -> bytes:
         parts = self._parts(self._heads, start, stop, fields=3)
         parts[1::3] = repeat(self._tail, stop - start)
         return b"".join(parts)
