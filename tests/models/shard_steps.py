@@ -304,9 +304,11 @@ class Steps:
         if node.mode is Mode.PAUSED:
             running = node._replace(mode=Mode.RUNNING)
             yield f"node {number} wakes", with_node(world, number, running)
-        if node.mode is Mode.RUNNING:
-            return
         store = world.store
+        if node.mode is Mode.RUNNING:
+            if node.writer != store.writer[number] and "fenced node goes on" not in self.broken:
+                yield f"node {number} learns that it is fenced", stop(world, number)
+            return
         fenced = store._replace(writer=changed(store.writer, number, store.writer[number] + 1))
         own = [shard for shard, owner in enumerate(store.owner) if owner == number]
         for other, target in enumerate(world.nodes):

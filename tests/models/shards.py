@@ -12,7 +12,9 @@ Owners
    the node starts as the next writer and takes its shards in new epochs.
 3. A release seals the shard first: nothing new is enqueued for it. What has been enqueued drains,
    and the last commit changes the owner and the epoch. After it the node serves the shard no more.
-4. A dead or paused owner is fenced (its writer's number raised) before its shards get owners.
+4. A dead or paused owner is fenced (its writer's number raised) before its shards get owners. A
+   node that finds itself fenced drops the memory of all its shards and starts as the next writer:
+   else a shard that comes back to it would meet what it remembers of an earlier epoch.
 5. A new owner loads a shard from what is stored, after the change of owner and never before.
 6. A request for a shard carries the shard's epoch. A node that does not own the shard in this
    epoch, or has sealed it, refuses.
