@@ -16,6 +16,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from tests.support.history import History, Operation, Outcome
+
 _OUTSTANDING_MAX: Final = 2_000
 _FLUSH_S_MAX: Final = 90.0
 _QUIET_S_MAX: Final = 30.0
@@ -51,7 +53,14 @@ class Load:
     """A producer thread that writes numbered records for as long as it is left to."""
 
     def __init__(
-        self, bootstrap: str, topic: str, *, partitions: int, idempotent: bool, name: str
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        partitions: int,
+        idempotent: bool,
+        name: str,
+        history: History | None = None,
     ) -> None:
         self.topic = topic
         self.name = name
@@ -59,6 +68,8 @@ class Load:
         self.sent_count = 0
         self.failures: list[str] = []
         self._partitions = partitions
+        self._history = history
+        self._sends: dict[bytes, Operation] = {}  # not yet answered
         self._producer = patient_producer(bootstrap, idempotent=idempotent)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -84,11 +95,12 @@ class Load:
                 continue
             value = b"%s-%d-" % (self.name.encode(), self.sent_count)
             value += filler[: chooser.randrange(len(filler))]
+            partition = self.sent_count % self._partitions
+            if self._history is not None:
+                where = partition_name(partition)
+                self._sends[value] = self._history.send(self.name, where, value)
             self._producer.produce(
-                self.topic,
-                value,
-                partition=self.sent_count % self._partitions,
-                on_delivery=self._told,
+                self.topic, value, partition=partition, on_delivery=self._told
             )
             self.sent_count += 1
             self._producer.poll(0)
@@ -98,13 +110,21 @@ class Load:
             self.failures.append(f"{self.name}: {error}")
             return
         self.acknowledged[message.value()] = (message.partition(), message.offset())
+        if self._history is not None:
+            send = self._sends.pop(message.value())
+            self._history.end(send, Outcome.OK, offset=message.offset())
 
 
 class GroupReader:
     """A group member that commits after every run and remembers each commit that succeeded."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, group: str, history: History | None = None
+    ) -> None:
         self.committed: dict[int, int] = {}
+        self._group = group
+        self._history = history
+        self._rewinds = 0
         self.failures: list[str] = []
         self._consumer = Consumer(
             {
@@ -146,7 +166,12 @@ class GroupReader:
         partition, offset = message.partition(), message.offset()
         if offset > expected.get(partition, 0):
             self.failures.append(f"{partition}: {offset} after {expected.get(partition)}")
+        self._rewinds += offset < expected.get(partition, 0)
         expected[partition] = offset + 1
+        if self._history is not None:
+            name = f"{self._group}/{self._rewinds}"
+            where = partition_name(partition)
+            self._history.take(name, where, message.value(), offset=offset)
 
     def _commit(self, expected: dict[int, int]) -> None:
         held = {place.partition for place in self._consumer.assignment()}
@@ -225,6 +250,17 @@ def check_kept(load: Load, stored: dict[Place, bytes]) -> None:
     """Every acknowledged record is where its acknowledgement said."""
     wrong = [place for value, place in load.acknowledged.items() if stored.get(place) != value]
     assert not wrong, f"{load.name}: {len(wrong)} acknowledged records lost: {wrong[:5]}"
+
+
+def record_all(history: History, stored: Mapping[Place, bytes]) -> None:
+    """Record what ``read_all`` has read as the polls of one consumer."""
+    for (partition, offset), value in sorted(stored.items()):
+        history.take("reader", partition_name(partition), value, offset=offset)
+
+
+def partition_name(partition: int) -> str:
+    """Return a partition's name in a history."""
+    return f"partition {partition}"
 
 
 def check_dense(stored: dict[Place, bytes], partitions: int) -> None:

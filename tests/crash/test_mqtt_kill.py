@@ -5,20 +5,20 @@ and come back after each kill. Data handed to the kernel survives the death of a
 flush policy promises the same here.
 """
 
-from collections import Counter
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.crash.kill_schedule import how_often, moments, small_segments
+from tests.support.history import History
+from tests.support.history_mqtt import check_topics
 from tests.support.mqtt_durable import (
     DurableClient,
     Message,
     Publisher,
     Subscriber,
     acknowledged_by,
-    numbers_by_topic,
     parse,
 )
 from tests.support.mqtt_gateway import MqttGateway
@@ -42,22 +42,24 @@ def test_acknowledged_messages_arrive_after_kills(
         **small_segments(flush, 1 << 20),
         "adapters.mqtt.session.checkpoint_ms": CHECKPOINT_MS[flush],
     }
+    history = History()
     with MqttGateway(tmp_path / "data", settings) as gateway:
-        port = gateway.mqtt_port
+        publish = partial(Publisher, gateway.mqtt_port, history=history)
         publishers = (
-            Publisher(port, "plain", topics=("load/a", "load/b"), qos=1),
-            Publisher(port, "once", topics=("load/a", "load/c"), qos=2),
-            Publisher(port, "once-3", topics=("load/d",), qos=2, version=V3_1_1),
-            Publisher(port, "kept", topics=("load/e", "load/f"), qos=1, retain=True),
+            publish("plain", topics=("load/a", "load/b"), qos=1),
+            publish("once", topics=("load/a", "load/c"), qos=2),
+            publish("once-3", topics=("load/d",), qos=2, version=V3_1_1),
+            publish("kept", topics=("load/e", "load/f"), qos=1, retain=True),
         )
+        subscribe = partial(Subscriber, gateway.mqtt_port, history=history)
         subscribers = (
-            Subscriber(port, "one", filters=("load/#",), qos=1),
-            Subscriber(port, "two", filters=("load/#",), qos=2),
-            Subscriber(port, "two-3", filters=("load/+",), qos=2, version=V3_1_1),
+            subscribe("one", filters=("load/#",), qos=1),
+            subscribe("two", filters=("load/#",), qos=2),
+            subscribe("two-3", filters=("load/+",), qos=2, version=V3_1_1),
         )
         members = (
-            Subscriber(port, "member-1", filters=("$share/g/load/#",), qos=2),
-            Subscriber(port, "member-2", filters=("$share/g/load/#",), qos=2),
+            subscribe("member-1", filters=("$share/g/load/#",), qos=2),
+            subscribe("member-2", filters=("$share/g/load/#",), qos=2),
         )
         for subscriber in (*subscribers, *members):
             subscriber.start()
@@ -78,9 +80,10 @@ def test_acknowledged_messages_arrive_after_kills(
         for member in members:
             member.finish()
 
-    for subscriber in subscribers:
-        check_arrived(publishers, subscriber)
-    check_shared(publishers, members)
+    receivers = {one.client_id: [one.client_id] for one in subscribers}
+    receivers["$share/g"] = [member.client_id for member in members]
+    check_topics(history, receivers).raise_problems()
+    assert all(member.came for member in members), "one member got all"
     assert all(subscriber.redelivered for subscriber in subscribers), "no kill met a message"
     assert all(publisher.resent for publisher in publishers), "no kill met a publish"
 
@@ -150,26 +153,3 @@ def last_numbers(messages: list[Message]) -> dict[str, int]:
     for message in messages:
         found[message.topic] = max(found.get(message.topic, -1), message.number)
     return found
-
-
-def check_arrived(publishers: tuple[Publisher, ...], subscriber: Subscriber) -> None:
-    """All came, in order per topic and QoS; what was published and taken at QoS 2, once."""
-    for publisher in publishers:
-        for topic, numbers in numbers_by_topic(publisher, subscriber.came).items():
-            name = f"{publisher.client_id} to {subscriber.client_id} by {topic}"
-            first_times = list(dict.fromkeys(numbers))
-            assert first_times == list(range(publisher.sent[topic])), name
-            if publisher.qos == 2 and subscriber.qos == 2:
-                assert numbers == first_times, f"{name}: not once"
-
-
-def check_shared(publishers: tuple[Publisher, ...], members: tuple[Subscriber, ...]) -> None:
-    """All came to one of the members; what is of QoS 2, to one only and once."""
-    came = [message for member in members for message in member.came]
-    assert all(member.came for member in members), "one member got all"
-    for publisher in publishers:
-        mine = [message for message in came if message.publisher == publisher.client_id]
-        assert set(mine) == set(publisher.all_sent())
-        if publisher.qos == 2:
-            twice = [message for message, count in Counter(mine).items() if count > 1]
-            assert not twice, f"{len(twice)} of {len(mine)} not once: {sorted(twice)[:10]}"

@@ -106,6 +106,10 @@ class History:
             self.sends[name] = operation
         return operation
 
+    def find(self, value: bytes | str) -> Operation:
+        """Return the send of a value."""
+        return self.sends[name_of(value)]
+
     def delete(self, client: str, where: str, value: bytes | str) -> Operation:
         """Record a delete before it leaves."""
         with self._lock:

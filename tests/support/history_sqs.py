@@ -39,16 +39,21 @@ def _check_missing(history: History, report: Report, dead: Mapping[str, str]) ->
 
 def _check_deleted(history: History, report: Report, dead: Mapping[str, str]) -> None:
     gone: dict[tuple[str, str], Operation] = {}
+    never: dict[tuple[str, str], Operation] = {}  # deleted, so at no time a dead letter
     for delete in acknowledged(history.deletes):
-        for where in {delete.where, dead.get(delete.where, delete.where)}:
-            before = gone.setdefault((where, delete.value), delete)
-            if delete.ended < before.ended:
-                gone[where, delete.value] = delete
+        before = gone.setdefault((delete.where, delete.value), delete)
+        if delete.ended < before.ended:
+            gone[delete.where, delete.value] = delete
+        if delete.where in dead:
+            never[dead[delete.where], delete.value] = delete
     for delivery in history.deliveries:
-        known = gone.get((delivery.where, delivery.value))
         asked = delivery.asked if delivery.asked >= 0 else delivery.number
+        known = gone.get((delivery.where, delivery.value))
         if known is not None and known.ended <= asked:
             report.add("deleted, and back", known, delivery)
+        known = never.get((delivery.where, delivery.value))
+        if known is not None:
+            report.add("deleted, and dead", known, delivery)
 
 
 def _check_stored_twice(history: History, report: Report) -> None:

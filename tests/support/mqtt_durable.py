@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from tests.support import mqtt_wire as wire
+from tests.support.history import History, Outcome
 from tests.support.mqtt_raw import RawClient
 from tests.support.mqtt_wire import V5, Kind, Prop, Received
 
@@ -160,8 +161,10 @@ class Publisher(DurableClient):
         qos: int,
         version: int = V5,
         retain: bool = False,
+        history: History | None = None,
     ) -> None:
         super().__init__(port, client_id, version=version)
+        self._history = History() if history is None else history
         self.topics = topics
         self.qos = qos
         self.sent = dict.fromkeys(topics, 0)
@@ -205,6 +208,7 @@ class Publisher(DurableClient):
             message = Message(self.client_id, topic, self.sent[topic])
             self.sent[topic] += 1
             self._sent[packet_id] = message
+            self._history.send(self.client_id, topic, message.payload, qos=self.qos)
             self._publish(line, packet_id, message, dup=False)
 
     def _publish(self, line: Line, packet_id: int, message: Message, *, dup: bool) -> None:
@@ -229,7 +233,9 @@ class Publisher(DurableClient):
             return
         assert packet.kind is (Kind.PUBACK if self.qos == 1 else Kind.PUBREC), packet
         assert packet.code in {0, 0x10}, packet
-        self.acknowledged.append(self._sent.pop(packet_id))
+        message = self._sent.pop(packet_id)
+        self.acknowledged.append(message)
+        self._history.end(self._history.find(message.payload), Outcome.OK)
         if self.qos == 1:
             heapq.heappush(self._free_ids, packet_id)
         else:
@@ -248,8 +254,10 @@ class Subscriber(DurableClient):
         filters: tuple[str, ...],
         qos: int,
         version: int = V5,
+        history: History | None = None,
     ) -> None:
         super().__init__(port, client_id, version=version)
+        self._history = History() if history is None else history
         self.came: list[Message] = []
         self.redelivered = 0
         self.unmarked = 0  # QoS 1, came again without DUP
@@ -311,6 +319,7 @@ class Subscriber(DurableClient):
             self.unmarked += not packet.dup
         if before is None or packet.qos == 1:
             self.came.append(message)
+            self._history.take(self.client_id, packet.topic, packet.payload, qos=self.qos)
         self._check_order(message)
         self._to_answer.append(packet)
 
@@ -333,15 +342,6 @@ class Subscriber(DurableClient):
             else:
                 self._unacknowledged.pop(packet.packet_id, None)
                 line.send(wire.ack(Kind.PUBACK, packet.packet_id))
-
-
-def numbers_by_topic(publisher: Publisher, came: list[Message]) -> dict[str, list[int]]:
-    """Return, by topic, the numbers of a publisher's messages in the order they came."""
-    found: dict[str, list[int]] = {topic: [] for topic in publisher.topics}
-    for message in came:
-        if message.publisher == publisher.client_id:
-            found[message.topic].append(message.number)
-    return found
 
 
 def acknowledged_by(*publishers: Publisher) -> Callable[[], int]:

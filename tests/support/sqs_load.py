@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from tests.support.history import History, Outcome
 from tests.support.sqs_raw import Gone, JsonClient, Refused, Result
 
 VISIBILITY_S: Final = 8
@@ -79,24 +80,31 @@ class Worker(abc.ABC):
 class Sender(Worker):
     """Sends numbers to a standard queue, in turn one and ten at a time."""
 
-    def __init__(self, port: int, url: str, name: str) -> None:
+    def __init__(self, port: int, url: str, name: str, history: History) -> None:
         super().__init__(port, url, name)
         self.acknowledged: set[str] = set()
         self.count = 0
+        self._history = history
 
     def _next(self) -> str:
+        body = f"{self.name}/{self.count}"
         self.count += 1
-        return f"{self.name}/{self.count - 1}"
+        self._history.send(self.name, self.url, body)
+        return body
+
+    def _sent(self, body: str) -> None:
+        self.acknowledged.add(body)
+        self._history.end(self._history.find(body), Outcome.OK)
 
     def turn(self) -> None:
         """Send one, then ten."""
         body = self._next()
         if self.attempt("SendMessage", MessageBody=body) is not None:
-            self.acknowledged.add(body)
+            self._sent(body)
         entries = [{"Id": f"{n}", "MessageBody": self._next()} for n in range(BATCH)]
         found = self.attempt("SendMessageBatch", Entries=entries)
         for done in found["Successful"] if found else ():
-            self.acknowledged.add(entries[int(done["Id"])]["MessageBody"])
+            self._sent(entries[int(done["Id"])]["MessageBody"])
 
 
 class FifoSender(Worker):
@@ -104,11 +112,12 @@ class FifoSender(Worker):
 
     GROUPS: Final = 3
 
-    def __init__(self, port: int, url: str, name: str) -> None:
+    def __init__(self, port: int, url: str, name: str, history: History) -> None:
         super().__init__(port, url, name)
         self.acknowledged: set[str] = set()
         self.count = 0
         self.resent = 0
+        self._history = history
         self._waits: list[dict[str, str]] = []
 
     def turn(self) -> None:
@@ -120,25 +129,33 @@ class FifoSender(Worker):
             self.resent += 1
             return
         assert not found.get("Failed"), found
-        self.acknowledged.update(entry["MessageBody"] for entry in self._waits)
-        self._waits = []
+        self._sent()
 
     def finish(self) -> None:
         """End the thread; requests without an answer are sent before."""
         super().finish()
         if self._waits:
             self.insist("SendMessageBatch", Entries=self._waits)
-            self.acknowledged.update(entry["MessageBody"] for entry in self._waits)
+            self._sent()
             self._client.close()
+
+    def _sent(self) -> None:
+        for entry in self._waits:
+            body = entry["MessageBody"]
+            self.acknowledged.add(body)
+            self._history.end(self._history.find(body), Outcome.OK)
+        self._waits = []
 
     def _entry(self, index: int) -> dict[str, str]:
         number, group = divmod(self.count, self.GROUPS)
         self.count += 1
         body = f"{self.name}.{group}/{number}"
+        group_id = f"{self.name}.{group}"
+        self._history.send(self.name, self.url, body, group=group_id)
         return {
             "Id": f"{index}",
             "MessageBody": body,
-            "MessageGroupId": f"{self.name}.{group}",
+            "MessageGroupId": group_id,
             "MessageDeduplicationId": body.replace("/", "-"),
         }
 
@@ -146,7 +163,8 @@ class FifoSender(Worker):
 class Ledger:
     """Shared record of all receivers of one queue."""
 
-    def __init__(self) -> None:
+    def __init__(self, history: History | None = None) -> None:
+        self.history = History() if history is None else history
         self.lock = threading.Lock()
         self.came: dict[str, str] = {}  # body: message id
         self.deleted: set[str] = set()  # acknowledged, in time
@@ -154,10 +172,16 @@ class Ledger:
         self.redelivered = 0
         self.taken = 0
 
-    def took(self, message: Result, gone_before: set[str]) -> None:
-        """Note a message. ``gone_before`` are the messages deleted when the receive was sent."""
+    def took(
+        self, client: str, where: str, message: Result, gone_before: set[str], asked: int
+    ) -> None:
+        """Note a message. ``gone_before`` are the messages deleted when the receive was sent.
+
+        ``asked`` is the history's number at that time.
+        """
         body, message_id = message["Body"], message["MessageId"]
         with self.lock:
+            self.history.take(client, where, body, identity=message_id, asked=asked)
             self.taken += 1
             assert body not in gone_before, f"{body} was deleted and came back"
             known = self.came.setdefault(body, message_id)
@@ -187,7 +211,7 @@ class Receiver(Worker):
 
     def turn(self) -> None:
         """Receive and settle."""
-        gone_before = self.ledger.deleted_now()
+        gone_before, asked = self.ledger.deleted_now(), self.ledger.history.now()
         asked_s = time.monotonic()
         found = self.attempt(
             "ReceiveMessage",
@@ -198,7 +222,7 @@ class Receiver(Worker):
         messages = list((found or {}).get("Messages", []))
         self.check(messages)
         for message in messages:
-            self.ledger.took(message, gone_before)
+            self.ledger.took(self.name, self.url, message, gone_before, asked)
         kept = [message for message in messages if self.keeps(message["Body"])]
         self.give_back(kept)
         self.delete([message for message in messages if message not in kept], asked_s)
@@ -225,12 +249,17 @@ class Receiver(Worker):
         ]
         with self.ledger.lock:
             self.ledger.tried.update(message["Body"] for message in messages)
+        deletes = [
+            self.ledger.history.delete(self.name, self.url, message["Body"])
+            for message in messages
+        ]
         found = self.attempt("DeleteMessageBatch", Entries=entries)
         if found is None or time.monotonic() - asked_s > PROMISE_S_MAX:
             return
         with self.ledger.lock:
             for done in found.get("Successful", []):
                 self.ledger.deleted.add(messages[int(done["Id"])]["Body"])
+                self.ledger.history.end(deletes[int(done["Id"])], Outcome.OK)
 
 
 class FifoReceiver(Receiver):

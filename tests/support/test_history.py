@@ -248,7 +248,7 @@ def test_a_message_may_come_to_the_dead_letters_instead() -> None:
     deleted(history, "a")
     receive(history, "a", where="dead")
     report = check_queues(history, dead_letters={"work": "dead"})
-    assert report.rules == {"deleted, and back"}
+    assert report.rules == {"deleted, and dead"}
 
 
 def test_one_body_under_two_message_ids_is_stored_twice() -> None:
