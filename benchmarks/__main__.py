@@ -26,6 +26,7 @@ SCRIPTS: Final = {
     "k4": "k4_latency",
     "k5": "k5_idle",
     "k6": "k6_many_partitions",
+    "k7": "k7_fetch_sessions",
     "l1": "l1_loop_turns",
     "l2": "l2_hostile",
     "m1": "m1_qos0",
