@@ -1,4 +1,4 @@
-"""Delivery at QoS 0: to who is there; who reads too slowly gets it from the log, if it is there."""
+"""Delivery at QoS 0 to connected receivers; slow ones read the messages from the log."""
 
 from functools import partial
 from typing import Final
@@ -12,9 +12,9 @@ EXACTLY_ONCE: Final = 2
 
 
 def is_held_back(session: "SessionPort", run: PublishRun, feed: "FeedPort | None") -> bool:
-    """Say whether a session that is slow, or behind somewhere, gets no run of QoS 0 now.
+    """Return whether a session that is slow, or behind on a feed, gets no run of QoS 0 now.
 
-    It gets it from the log then; without a ``feed`` the log does not have it, and it is dropped.
+    It reads the run from the log later. Without a ``feed`` it is not in the log, and dropped.
     """
     if feed is not None:
         return feed.slow_receivers.holds_back(session, run)
@@ -108,7 +108,7 @@ def send_fitting(
     retain: bool,
     identifiers: tuple[int, ...],
 ) -> None:
-    """Send, at QoS 0, what is within the client's Maximum Packet Size (MQTT-3.1.2-24)."""
+    """Send the messages at QoS 0 that are within Maximum Packet Size (MQTT-3.1.2-24)."""
     connection = session.connection
     assert connection is not None
     bytes_max = connection.packet_bytes_max
@@ -165,7 +165,7 @@ def form_for(  # noqa: PLR0913 - what makes one form differ from another
 def fitting_parts(
     form: PublishForm, start: int, stop: int, bytes_max: int
 ) -> list[tuple[int, int]]:
-    """Return which stretches of messages ``start`` to ``stop`` have no packet above a size."""
+    """Return the ranges of messages ``start`` to ``stop`` without a packet above a size."""
     if form.largest_bytes <= bytes_max:
         return [(start, stop)]
     parts: list[tuple[int, int]] = []

@@ -1,9 +1,8 @@
-"""Messages in a row whose topics take turns: columns, where runs would be of one message each.
+"""Delivery of messages whose topics alternate, as columns: runs would have one message each.
 
-What a message has beside its payload is its *kind*: a run whose payloads do not count, one and
-the same for all messages of that topic and form. So who wants a topic, and how its packets
-begin, is found once for each kind, and a session gets all that lie side by side in one write, as
-one stretch of its window.
+A message has a payload and a *kind*: a run without payloads that all messages of that topic and
+form share. Receivers and the first bytes of packets are found once for each kind. A session gets
+all adjacent messages in one write, as one range of its window.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,9 +46,9 @@ def send_mixed_topics(
 ) -> int | None:
     """Send those of the messages at ``indexes`` whose kinds have a match.
 
-    Return up to where all is done: less than their end when there is no room for more. None when
-    the packets cannot be made alike (an alias is to be set, one may be too large, a match counts
-    from a later offset on): then nothing was sent, and each has to go by itself.
+    Return the index up to which all are sent; it is less than their end when the window is full.
+    Return None, with nothing sent, when each message must be sent by itself: an alias is to be
+    set, a packet may be too large, or a match counts from a later offset on.
     """
     connection, start, stop = session.connection, indexes.start, indexes.stop
     if connection is None or not session.is_ready:
@@ -79,7 +78,7 @@ def _how(
     kind: PublishRun,
     match: "SubscriberMatch",
 ) -> _Sent | None:
-    """Return how messages of a kind leave; None when they do not."""
+    """Return the first bytes of packets of a kind; None when they are not sent."""
     if match.no_local and kind.client_id == session.client_id:
         own = match.for_own()
         if own is None:

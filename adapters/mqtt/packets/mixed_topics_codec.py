@@ -1,7 +1,7 @@
-"""PUBLISH packets of one read whose topics take turns -> mixed_topics (MQTT 5.0 section 3.3).
+"""Decode PUBLISH packets of one read whose topics alternate (MQTT 5.0 section 3.3).
 
-A bridge, or a gateway in front of many devices, publishes to one topic after the other: what its
-packets have in common is all but topic, payload and identifier.
+For example, a bridge or a device gateway publishes to one topic after the other. Its packets differ
+in topic, payload and identifier only.
 """
 
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ _MORE_BYTES: Final = 0x80
 def decode_mixed_topics(
     data: bytes, at: int, run: PublishRun, properties: bytes, packet_bytes_max: int
 ) -> tuple[Sequence[PublishRun | MixedTopicPublishes], int]:
-    """Return mixed topics that begins with ``run``, or a few runs, and where the last packet ends.
+    """Return a mixed-topic batch that begins with ``run``, or a few runs, and where they end.
 
     ``run`` is one packet of QoS 0 or 1 without DUP, which ends at ``at``; ``properties`` are its
-    bytes. A mixed ends before a topic that comes twice in a row, which is a run again, and
-    before whatever is odd: ``decode_publishes`` looks at that.
+    bytes. The batch ends before a topic that comes twice in a row, which begins a run, and before
+    any other packet: ``decode_publishes`` decodes that.
     """
     found = _columns(data, at, run, properties, (MIXED_TOPICS_MAX - 1, packet_bytes_max))
     good = good_count(found.topics)
@@ -64,7 +64,7 @@ class _Columns(NamedTuple):
 def _columns(
     data: bytes, at: int, run: PublishRun, properties: bytes, bounds: tuple[int, int]
 ) -> _Columns:
-    """Return what the packets from ``at`` on have that go with ``run``.
+    """Return the fields of the packets from ``at`` on that fit to ``run``.
 
     ``bounds``: of their number, and of the bytes of each.
     """
@@ -106,6 +106,6 @@ def _columns(
 
 
 def _has_topic(data: bytes, at: int, topic: bytes) -> bool:
-    """Say whether what is at ``at`` looks like a packet with a topic."""
+    """Return whether the bytes at ``at`` look like a packet with a topic."""
     found = find_varint(data, at + 1)
     return found is not None and data.startswith(len(topic).to_bytes(2) + topic, found[1])

@@ -1,10 +1,9 @@
 """PUBLISH packets of one read -> runs (MQTT 5.0 section 3.3; 3.1 and 3.1.1 alike).
 
-The hot path in. Consecutive packets with the same first byte, topic and properties become one
-``PublishRun``; those whose topics take turns become
-``MixedTopicPublishes`` where they may. Packets
-of a run that are of equal size too are taken apart by one ``struct`` for all of them; the rest in
-a flat loop that compares each with what the run has in common.
+This is the hot path. Consecutive packets with the same first byte, topic and properties become one
+``PublishRun``; those whose topics alternate become ``MixedTopicPublishes`` where they may. Packets
+of a run that have the same size are decoded by one ``struct`` for all of them, the others by a flat
+loop that compares each with the common bytes of the run.
 """
 
 import sys
@@ -31,7 +30,7 @@ PUBLISH_MAX: Final = 0x3F
 _DUP: Final = 0x08
 _QOS_1: Final = 0x32  # the first byte, neither DUP nor RETAIN
 _RETAIN: Final = 0x01
-_NOT_IN_MIXED_TOPICSS: Final = 0x0C  # DUP, QoS 2
+_NOT_IN_MIXED_TOPICS: Final = 0x0C  # DUP, QoS 2
 _QOS_MAX: Final = 2
 _NOT_AS_IT_CAME: Final = 0x0F  # DUP, QoS 1 and 2, and retained messages, leave in another form
 _MORE_BYTES: Final = 0x80
@@ -54,9 +53,9 @@ properties, with theirs (nothing in 3.x)."""
 class Likeness:
     """Common bytes of one publisher's packets: all but payload and identifier.
 
-    Who waits for each acknowledgement sends one packet at a time: there is no run to gain by,
-    but what was checked in one packet holds for the next with the same bytes.
-    ``may_be_one_in_flight``: they are QoS 1 without more to them; see ``one_in_flight_batches``.
+    A client that waits for each acknowledgement sends one packet at a time, so there are no runs.
+    But the checks of one packet hold for the next one with the same bytes.
+    ``may_be_one_in_flight``: QoS 1, no DUP, RETAIN, alias or expiry; see ``one_in_flight_batches``.
     """
 
     __slots__ = (
@@ -95,7 +94,7 @@ class Likeness:
         )
 
     def message(self, payload: bytes, client_id: str) -> PublishRun:
-        """Return a message like this as those get it who subscribe."""
+        """Return a message with these common bytes as a run, for its subscribers."""
         return PublishRun(
             self.topic,
             [payload],
@@ -106,7 +105,7 @@ class Likeness:
         )
 
     def decode(self, data: bytes) -> PublishRun | None:
-        """Return the run of ``data`` when it is one packet like this, and nothing else."""
+        """Return the run of ``data`` if it is exactly one packet with these common bytes."""
         size_bytes = len(data)
         if size_bytes < 2 + self._payload_offset or data[0] != self._first:
             return None
@@ -265,7 +264,7 @@ def _checked_properties(data: bytes, user_properties_max: int) -> PublishPropert
 def _begins_mixed_topics(run: PublishRun, data: bytes, start: int, at: int) -> bool:
     """Say whether another packet with the flags of this one follows, and may go with it."""
     return (
-        not data[start] & _NOT_IN_MIXED_TOPICSS
+        not data[start] & _NOT_IN_MIXED_TOPICS
         and len(run.payloads) == 1
         and at < len(data)
         and data[at] == data[start]
@@ -281,7 +280,7 @@ def _belongs_to_one_hop(properties: PublishProperties) -> bool:
 def _take_equal_sizes(run: PublishRun, data: bytes, start: int, at: int, tail: bytes) -> int:
     """Add the packets at ``at`` that are like the one at ``start`` and as long.
 
-    Returns where they end. Whatever is odd ends the run: ``decode_publishes`` looks at it again.
+    Returns where they end. Any other packet ends the run: ``decode_publishes`` decodes it.
     """
     packet_bytes = at - start
     payload_bytes = len(run.payloads[0])
@@ -346,7 +345,7 @@ def _take_others(
 ) -> int:
     """Add the packets at ``at`` that differ from ``run`` in size, payload and identifier only.
 
-    Returns where they end. Whatever is odd ends the run: ``decode_publishes`` looks at it again.
+    Returns where they end. Any other packet ends the run: ``decode_publishes`` decodes it.
     """
     topic_data, tail = common
     id_bytes = 2 if run.qos else 0

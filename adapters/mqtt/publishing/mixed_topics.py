@@ -1,8 +1,8 @@
-"""The way in for publishes whose topics take turns: one append, without a run for each of them.
+"""Append of mixed-topic messages: one append, without a run for each message.
 
-All of mixed topics goes this way or none: what is odd about one of its messages (a topic that is
-refused, or is not the key of its records; a record that is too large) makes each go by itself, as
-if its packets had come one at a time.
+Either all messages of a batch are appended here, or none. If one of them needs the common way (its
+topic is refused or is not the key of its record, or its record is too large), each message is
+published by itself, as if the packets had come one at a time.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ _Placed = dict[Partition, tuple[RoutedTopic, MixedTopicPublishes]]
 
 
 class MixedTopicPublisher:
-    """Appends mixed_topics. All on the loop; nothing here waits."""
+    """Appends mixed-topic batches. Runs on the loop; nothing here blocks."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - its surroundings, made once
         self,
@@ -51,7 +51,7 @@ class MixedTopicPublisher:
     def publish(
         self, mixed: MixedTopicPublishes, access: ClientAccess, on_done: OnPublished
     ) -> bool:
-        """Append mixed topics; False, with nothing changed, when each message is to go by itself.
+        """Append a batch; False, with nothing changed, when each message needs the common way.
 
         ``on_done`` as ``Publishing.publish`` has it, never before this returns.
         """
@@ -63,13 +63,13 @@ class MixedTopicPublisher:
             if not placed or not access.may_write(log_topics):
                 return False
             self._append(mixed, placed, on_done)
-        except GatewayError:  # of one of them, perhaps: each gets an answer of its own
+        except GatewayError:  # perhaps of one message: each is then answered by itself
             return False
         self._counters.publish_received += len(mixed.payloads)
         return True
 
     def _placed(self, mixed: MixedTopicPublishes) -> _Placed:
-        """Return what goes where, with the route of one of them; nothing when headers differ."""
+        """Return messages by partition, with one route each; empty when headers differ."""
         find, target = self._routes.find, self._feeds.target
         first = find(mixed.topics[0], mixed.qos)
         partition = target(first)
@@ -105,7 +105,7 @@ class MixedTopicPublisher:
             self._retained.put(items, on_done, beside=parts)
         else:
             self._coalescer.add_many(parts, on_done)
-        # QoS 0 leaves for its receivers at once, and is marked: see ``publishing``.
+        # QoS 0 is delivered at once, and marked: see ``publishing``.
         for partition, records in () if mixed.qos else parts:
             native = records.native
             assert isinstance(native, MixedTopicPublishes)

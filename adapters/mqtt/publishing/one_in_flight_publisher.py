@@ -1,4 +1,4 @@
-"""A client that waits for each PUBACK: its next packet is looked for where the last one was."""
+"""A client that waits for each PUBACK: its next packet is compared with the last one."""
 
 import asyncio
 from collections.abc import Callable, Generator
@@ -82,11 +82,11 @@ class PublisherLane:
         self._gathering = gathering
 
     def begin(self) -> bool:
-        """The first of a round comes; False when it is to go the other way."""
+        """Begin a round for its first packet; False when the packet goes the common way."""
         return not self.is_over and self._gathering.begin(self)
 
     def take_waiting(self) -> "list[OneInFlightPublisher]":
-        """Return those who wait, who do not any more."""
+        """Return the waiting publishers, and clear their list."""
         some = self.waiting[:]
         self.waiting.clear()  # not another one: publishers know it
         return some
