@@ -17,7 +17,7 @@ class Appended(Protocol):
     """Listener to a partition's appends: a waiting fetch, or a tail."""
 
     def on_appended(self, write: "Write") -> None:
-        """Take note of one more readable batch. Must be cheap and must not raise."""
+        """Take note of one more batch below ``stable_end``. Must be cheap and must not raise."""
         ...
 
     def on_truncated(self) -> None:
@@ -32,8 +32,10 @@ class Appended(Protocol):
 class Partition:
     """State of a partition in the broker.
 
-    ``log_end_offset`` is the next offset to give; ``high_watermark`` is one past what readers
-    see, and reaches the log end when the storage has done what its flush policy promises.
+    ``log_end_offset`` is the next offset to give; ``high_watermark`` is one past what the storage
+    has done as its flush policy promises, and reaches the log end. Readers see what is below
+    ``stable_end``, a batch's base offset or the high watermark: no transaction is open there.
+    Without transactions it is the high watermark.
     ``is_gone``: the topic was deleted; reads and writes are refused.
     """
 
@@ -46,6 +48,7 @@ class Partition:
         "number",
         "partition_id",
         "producers",
+        "stable_end",
         "topic",
         "waiters",
     )
@@ -58,6 +61,7 @@ class Partition:
         self.log_start_offset = bounds.start
         self.log_end_offset = bounds.end
         self.high_watermark = bounds.end
+        self.stable_end = bounds.end
         self.is_gone = False
         self.producers: ProducerSequences | None = None
         self.waiters: set[Appended] = set()

@@ -1,4 +1,4 @@
-"""Read path: batches below the high watermark, from memory or the disk."""
+"""Read path: batches below a partition's stable end, from memory or the disk."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -38,17 +38,18 @@ class Reader:
         """Return the batches from ``offset`` on, at least one where there is one.
 
         The first batch may begin before ``offset``: the caller skips its first records. No batch
-        begins at or after ``end``. An empty result means that there is nothing yet; None means
-        that the disk has to be read (``read_disk``). Errors: ``OffsetOutOfRange`` below the log
-        start or above the log end, ``TopicNotFound`` when the topic was deleted meanwhile.
+        begins at or after ``end``, or the partition's ``stable_end``. An empty result means that
+        there is nothing yet; None means that the disk has to be read (``read_disk``). Errors:
+        ``OffsetOutOfRange`` below the log start or above the log end, ``TopicNotFound`` when the
+        topic was deleted meanwhile.
         """
         _check_range(partition, offset)
-        if offset >= partition.high_watermark:
+        if offset >= partition.stable_end:
             return ()
         batches = self._storage.read_cached(
             partition.partition_id,
             offset,
-            min(end, partition.high_watermark),
+            min(end, partition.stable_end),
             bytes_max=bytes_max,
         )
         if batches is not None:
@@ -63,13 +64,13 @@ class Reader:
         Errors: those of ``read``, and ``StorageUnavailable``.
         """
         _check_range(partition, offset)
-        if offset >= partition.high_watermark:
+        if offset >= partition.stable_end:
             return ()
         self.disk_reads += 1
         batches = await self._storage.read(
             partition.partition_id,
             offset,
-            min(end, partition.high_watermark),
+            min(end, partition.stable_end),
             bytes_max=bytes_max,
         )
         self.bytes_read += sum(map(len, batches))
@@ -86,7 +87,7 @@ class Reader:
         base_offset = await self._storage.base_offset_for_time(
             partition.partition_id, timestamp_unix_ms
         )
-        if base_offset is None or base_offset >= partition.high_watermark:
+        if base_offset is None or base_offset >= partition.stable_end:
             return None
         offset = max(base_offset, partition.log_start_offset)
         for batch in await self.read_disk(partition, offset, bytes_max=1):
@@ -110,7 +111,7 @@ class Reader:
         while low < high:
             middle = (low + high + 1) // 2
             found = await self._storage.base_offset_for_time(partition.partition_id, middle)
-            if found is None or found >= partition.high_watermark:
+            if found is None or found >= partition.stable_end:
                 high = middle - 1
             else:
                 low = middle

@@ -117,12 +117,12 @@ class RecordSearch:
         if query.timestamp_unix_ms_min is None:
             return query.offset_min
         found = await self._broker.offset_for_time(partition, query.timestamp_unix_ms_min)
-        return partition.high_watermark if found is None else max(found[0], query.offset_min)
+        return partition.stable_end if found is None else max(found[0], query.offset_min)
 
     async def _search(self, partition: Partition, offset: int, work: "_Work") -> int | None:
         """Search one partition; return the position to continue at, or None at its end."""
         offset = max(offset, partition.log_start_offset)
-        end = partition.high_watermark
+        end = partition.stable_end
         while offset < end:
             found = await self._spans(partition, work.query, offset, end)
             for start, span_end in found.spans:

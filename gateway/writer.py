@@ -69,7 +69,7 @@ class _Pending:
 
 def _publish(write: Write) -> None:
     partition = write.partition
-    partition.high_watermark = write.end_offset
+    partition.high_watermark = partition.stable_end = write.end_offset
     if partition.waiters:
         for waiter in tuple(partition.waiters):
             waiter.on_appended(write)

@@ -71,7 +71,7 @@ class Feed:
     ) -> None:
         self.partition = partition
         self.partition_id = partition.partition_id
-        self.live_offset = partition.high_watermark
+        self.live_offset = partition.stable_end
         self.on_new_foreign: Callable[[PublishRun], None] | None = None
         self._broker = broker
         self._route = route
