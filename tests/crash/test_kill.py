@@ -27,6 +27,7 @@ from tests.support.waiting import wait_until
 PARTITIONS = 3
 ACKS_BETWEEN_KILLS_MAX = 1_500
 PROGRESS_S_MAX = 60
+EVENTS_PER_KILL_MAX = 1_000_000  # 50,000 on two cores
 
 pytestmark = pytest.mark.crash
 
@@ -36,7 +37,7 @@ pytestmark = pytest.mark.crash
 def test_acknowledged_records_survive_kills(tmp_path: Path, flush: str, kills: int) -> None:
     with Gateway(tmp_path / "data", small_segments(flush, 4 << 20)) as gateway:
         topic = create_topic(gateway.bootstrap, partitions=PARTITIONS)
-        history = History()
+        history = History(events_max=EVENTS_PER_KILL_MAX * kills)
         once = _load(gateway, topic, "once", history)
         plain = _load(gateway, topic, "plain", history)
         reader = GroupReader(gateway.bootstrap, topic, "resumes", history)

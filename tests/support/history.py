@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-EVENTS_MAX: Final = 2_000_000
+EVENTS_MAX: Final = 5_000_000
 _SHORT_BYTES: Final = 48
 _SHOWN_MAX: Final = 5
 
@@ -140,10 +140,11 @@ class History:
         A consumer that begins anew, after a rebalance, is a client of another name. ``identity``
         is the server's name of the message (SQS's MessageId).
         """
+        name = name_of(value)
         with self._lock:
-            delivery = Delivery(
-                client, where, name_of(value), self._next(), offset, identity, qos, asked
-            )
+            send = self.sends.get(name)
+            name = name if send is None else send.value  # one copy of each name in memory
+            delivery = Delivery(client, where, name, self._next(), offset, identity, qos, asked)
             self.deliveries.append(delivery)
         return delivery
 
