@@ -164,10 +164,7 @@ class Feed:
         return True
 
     def on_tail_error(self, partition: Partition, error: GatewayError) -> None:
-        """See ``Receiver``: continue at the start of the log; end when the topic is gone.
-
-        A failed read is tried again after ``RETRY_S``.
-        """
+        """See ``Receiver``: continue at the start of the log, or try again after ``RETRY_S``."""
         self._tail = None
         if partition.is_gone:
             return
@@ -297,10 +294,7 @@ class Feed:
     async def read_batches(
         self, offset: int, *, bytes_max: int, end: int = MAX_INT64
     ) -> Sequence[Buffer]:
-        """Return the batches that overlap [offset, end), in order.
-
-        Errors: ``read``.
-        """
+        """Return the batches that overlap [offset, end), in order. Errors: those of ``read``."""
         batches = self._broker.read(self.partition, offset, bytes_max=bytes_max, end=end)
         if batches is None:
             batches = await self._broker.read_disk(
