@@ -1,6 +1,7 @@
 """Journal of lanes across restarts: the internal topic ``__queues``, or another one.
 
-Each record is an entry of one lane: its changes in a turn of the loop
+The topic has a partition for each shard; a lane's entries are in the shard of its partition. Each
+record is an entry of one lane: its changes in a turn of the loop
 (``gateway.queues.journal_entries``), or a snapshot, marked by a header.
 
     record key    topic uuid (16 bytes), partition number u32, group as UTF-8
@@ -28,20 +29,23 @@ from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer, Part
 from gateway.errors import GatewayError, StorageUnavailable
-from gateway.model import DEFAULT_NAMESPACE, TopicName, parse_batch_header
+from gateway.futures import await_done
+from gateway.model import DEFAULT_NAMESPACE, TopicName
 from gateway.partition import Partition
 from gateway.queues.journal_entries import (
     LARGE_BYTES,
     PIECE,
     SNAPSHOT,
-    EntryAssembler,
     Journaled,
     OnEntry,
     PendingEntries,
 )
-from gateway.records.codec import NO_HEADERS, encode_headers, iter_records
+from gateway.queues.journal_reader import read_entries
+from gateway.records.codec import NO_HEADERS, encode_headers
 from gateway.records.record_run import RecordRun
+from gateway.slots import shard_of_key
 from gateway.storage import OnDone
+from gateway.topics.internal import internal_topic
 from gateway.topics.manager import TopicManager
 
 QUEUES_TOPIC: Final = "__queues"
@@ -51,6 +55,9 @@ PIECE_BYTES_MAX: Final = 512 * 1024  # of a snapshot: an append of it fits any s
 RECORD_BYTES_MAX: Final = 64 * 1024 * 1024
 STOP_BYTES_MAX: Final = 1024 * 1024  # a longer journal is rewritten when the node stops
 
+LANES_MOVED_TOGETHER: Final = 64  # in one append
+PARTITION_BYTES: Final = 20  # of a lane id: the lane's topic and partition number
+
 _CONFIGS: Final = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
@@ -58,7 +65,6 @@ _CONFIGS: Final = {
 }
 _SNAPSHOT_HEADERS: Final = encode_headers([(SNAPSHOT, None)])
 _NUMBER_BYTES: Final = 4
-_LOAD_BYTES: Final = 1_048_576
 
 
 def lane_id(topic_uuid: UUID, number: int, group: str) -> bytes:
@@ -71,14 +77,16 @@ class QueueJournal:
 
     def __init__(
         self,
-        partition: Partition,
+        partitions: Sequence[Partition],
         broker: Broker,
         clock: Clock,
         *,
         room_bytes: int,
         coalescer: Coalescer | None = None,
     ) -> None:
-        self.partition = partition
+        self.partitions = partitions
+        self._shard_count = broker.placement.shard_count
+        self._has_misplaced = False  # entries in other shards than their own
         self.rewrites = 0
         self.refusals = 0
         self._broker = broker
@@ -92,7 +100,7 @@ class QueueJournal:
         self._unchecked_bytes = 0
         self._lanes: Callable[[], Iterable[Journaled]] = tuple
         self._rewrite: Iterator[Journaled] | None = None
-        self._rewrite_start = 0
+        self._rewrite_starts: list[int] = []
         self._has_lost_piece = False
 
     @classmethod
@@ -111,35 +119,47 @@ class QueueJournal:
         What else goes through the ``coalescer`` keeps its order with the entries.
         """
         topic_name = TopicName(DEFAULT_NAMESPACE, name)
-        topic = topics.find(topic_name)
-        if topic is None:
-            topic = await topics.create(
-                topic_name, partitions=1, configs=_CONFIGS, internal=True
-            )
-        partition = broker.partition(topic, 0)
-        return cls(partition, broker, clock, room_bytes=room_bytes, coalescer=coalescer)
+        topic = await internal_topic(topics, topic_name, broker.placement.shard_count, _CONFIGS)
+        numbers = range(len(topic.partition_ids))
+        partitions = [broker.partition(topic, number) for number in numbers]
+        return cls(partitions, broker, clock, room_bytes=room_bytes, coalescer=coalescer)
 
     async def load(self, on_entry: OnEntry) -> None:
-        """Read all entries, in order. Errors: ``StorageUnavailable``, ``CorruptBatch``."""
-        partition = self.partition
-        offset = partition.log_start_offset
-        assembly = EntryAssembler(on_entry)
-        while offset < partition.high_watermark:
-            batches = self._broker.read(partition, offset, bytes_max=_LOAD_BYTES)
-            if batches is None:
-                batches = await self._broker.read_disk(partition, offset, bytes_max=_LOAD_BYTES)
-            for batch in batches:
-                self._broker.stored.check(partition, batch)
-                for record in iter_records(batch):
-                    if record.offset >= offset and record.key and record.value is not None:
-                        assembly.add(record.key, record.value, record.headers)
-                offset = parse_batch_header(batch).last_offset + 1
-            await asyncio.sleep(0)  # The loop serves others while much is loaded.
+        """Read all entries, in order by lane. Errors: as ``read_entries``."""
+        self._has_misplaced = await read_entries(
+            self._broker, self.partitions, self._partition_of, on_entry
+        )
 
-    def keep_small(self, lanes: Callable[[], Iterable[Journaled]]) -> None:
-        """Rewrite the journal when it is due, now and later; ``lanes`` says of what."""
+    async def start(self, lanes: Callable[[], Iterable[Journaled]]) -> None:
+        """Move entries to their shards, then rewrite the journal when it is due, now and later.
+
+        Nothing is put before this returns. ``lanes`` says of what. Errors: ``StorageUnavailable``.
+        """
         self._lanes = lanes
+        if self._has_misplaced:
+            await self._move_home(list(lanes()))
         self._rewrite_when_due()
+
+    async def _move_home(self, lanes: Sequence[Journaled]) -> None:
+        """Write a snapshot of each lane in its shard, then truncate all that was before."""
+        starts = self._end_offsets()
+        for start in range(0, len(lanes), LANES_MOVED_TOGETHER):
+            some = lanes[start : start + LANES_MOVED_TOGETHER]
+            await await_done(partial(self.put_snapshots, some))
+        if self._has_lost_piece:
+            raise StorageUnavailable("a piece of a snapshot of a queue's journal was refused")
+        for partition, offset in zip(self.partitions, starts, strict=True):
+            await await_done(partial(self._broker.truncate_before, partition, offset))
+        self._has_misplaced = False
+
+    def _partition_of(self, lane: bytes) -> Partition:
+        """Return the partition of a lane's shard, which is that of the lane's own partition."""
+        if self._shard_count == 1:
+            return self.partitions[0]
+        return self.partitions[shard_of_key(lane[:PARTITION_BYTES], self._shard_count)]
+
+    def _end_offsets(self) -> list[int]:
+        return [partition.log_end_offset for partition in self.partitions]
 
     # --- writing
 
@@ -238,7 +258,8 @@ class QueueJournal:
     def delta(self, lane: Journaled, entry: bytes) -> Part:
         """Return an entry as a part of an append that holds more; ``seal`` comes before it."""
         now_unix_ms = self._clock.unix_ms()
-        return self.partition, RecordRun(lane.lane_id, (entry,), NO_HEADERS, now_unix_ms)
+        run = RecordRun(lane.lane_id, (entry,), NO_HEADERS, now_unix_ms)
+        return self._partition_of(lane.lane_id), run
 
     def seal(self) -> None:
         """Append pending entries now instead of at the end of the tick."""
@@ -247,6 +268,7 @@ class QueueJournal:
 
     def _snapshot_part(self, lane: Journaled) -> Part:
         """Return the end of a lane's snapshot; the pieces before it are appended at once."""
+        partition = self._partition_of(lane.lane_id)
         snapshot = lane.snapshot()
         count = max(len(snapshot) - 1, 0) // PIECE_BYTES_MAX
         for index in range(count):
@@ -256,13 +278,13 @@ class QueueJournal:
                 lane.lane_id, (piece,), encode_headers([header]), self._clock.unix_ms()
             )
             self._unchecked_bytes += run.size_bytes
-            self._coalescer.add(self.partition, run, partial(self._piece_done, lane))
+            self._coalescer.add(partition, run, partial(self._piece_done, lane))
             self._coalescer.seal()
         headers = _SNAPSHOT_HEADERS
         if count:
             headers = encode_headers([(SNAPSHOT, count.to_bytes(_NUMBER_BYTES, "big"))])
         end = snapshot[count * PIECE_BYTES_MAX :]
-        return self.partition, RecordRun(lane.lane_id, (end,), headers, self._clock.unix_ms())
+        return partition, RecordRun(lane.lane_id, (end,), headers, self._clock.unix_ms())
 
     def _piece_done(self, lane: Journaled, error: StorageUnavailable | None) -> None:
         if error is not None:  # the end may be kept all the same, and will not count
@@ -287,7 +309,7 @@ class QueueJournal:
     @property
     def stored_bytes(self) -> int:
         """Bytes of all entries."""
-        return self._broker.size_bytes(self.partition)
+        return sum([self._broker.size_bytes(one) for one in self.partitions])
 
     def _rewrite_when_due(self) -> None:
         self._unchecked_bytes = 0
@@ -301,7 +323,7 @@ class QueueJournal:
         self.seal()
         self._live_bytes = 0
         self._has_lost_piece = False
-        self._rewrite_start = self.partition.log_end_offset
+        self._rewrite_starts = self._end_offsets()
         self._rewrite = iter(list(self._lanes()))
         self._rewrite_some(None)
 
@@ -332,11 +354,13 @@ class QueueJournal:
             return
         self._rewrite = None
         self.rewrites += 1
-        self._cut(self._rewrite_start)
+        self._cut(self._rewrite_starts)
 
-    def _cut(self, offset: int) -> None:
-        offset = min(offset, self.partition.high_watermark)
-        self._broker.truncate_before(self.partition, offset, _ignore)
+    def _cut(self, offsets: Sequence[int]) -> None:
+        for partition, end in zip(self.partitions, offsets, strict=True):
+            offset = min(end, partition.high_watermark)
+            if offset > partition.log_start_offset:
+                self._broker.truncate_before(partition, offset, _ignore)
 
     async def close(self) -> None:
         """Append pending entries and shorten the journal, so that the next start is fast."""
@@ -345,7 +369,7 @@ class QueueJournal:
         lanes = list(self._lanes())
         if self.stored_bytes <= STOP_BYTES_MAX:
             return
-        start = self.partition.log_end_offset
+        starts = self._end_offsets()
         self._has_lost_piece = False
         written: asyncio.Future[StorageUnavailable | None] = asyncio.Future()
         try:
@@ -353,7 +377,7 @@ class QueueJournal:
                 self.put_snapshots(lanes, written.set_result)
                 self._coalescer.seal()
             if not lanes or (await written is None and not self._has_lost_piece):
-                self._cut(start)
+                self._cut(starts)
         except GatewayError:
             return  # The journal stays as it is, which only makes the start longer.
 

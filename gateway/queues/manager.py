@@ -352,7 +352,7 @@ class QueueManager:
             lane.open()
             lane.done(effects)
             lane.tick()  # leases have ended meanwhile
-        self._context.journal.keep_small(self._all_lanes)
+        await self._context.journal.start(self._all_lanes)
 
     def _all_lanes(self) -> list[QueueLane]:
         lanes = [lane for queue in self._queues.values() for lane in queue.lanes]

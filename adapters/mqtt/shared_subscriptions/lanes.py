@@ -296,7 +296,7 @@ class ShareLanes:
         for group in self._groups.values():
             for share_lane in group.lanes.values():
                 self._recover(share_lane)
-        self.journal.keep_small(self._kept)
+        await self.journal.start(self._kept)
 
     def _restore(self, group: LaneGroup, feed: FeedPort, lane: Lane) -> None:
         restored = self.open(group, feed, 0)

@@ -40,6 +40,7 @@ class World(NoDatabase):
 
     def __init__(self, folder: Path, **config: Any) -> None:
         self.folder = folder
+        self.shard_count = 1
         self.clock = ManualClock()
         self.config = QueueConfig(**config)
         self.log = SegmentLogConfig(flush="never", segment_bytes=4 << 20, reserve_bytes=1 << 20)
@@ -52,7 +53,10 @@ class World(NoDatabase):
         self.storage = SegmentLog(self.log, data_dir=self.folder, clock=self.clock)
         await self.storage.open(self)
         placement = SingleNode(
-            self.storage.incarnation, node_id=1, cluster_id="cluster-of-one-node-22"
+            self.storage.incarnation,
+            node_id=1,
+            cluster_id="cluster-of-one-node-22",
+            shard_count=self.shard_count,
         )
         self.broker = Broker(self.storage, placement, self.clock, BrokerConfig())
         self.topics.on_deleted.append(

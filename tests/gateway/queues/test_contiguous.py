@@ -82,7 +82,7 @@ async def test_a_take_is_written_down_though_nothing_follows(tmp_path: Path) -> 
     async with running(tmp_path) as world:
         queue = await world.queue(order="fair")
         await world.send(queue, *[b"%d" % n for n in range(10)])
-        partition = world.queues._context.journal.partition
+        partition = world.queues._context.journal.partitions[0]
         before = partition.high_watermark
         taken(queue)
         await world.until(lambda: partition.high_watermark > before)

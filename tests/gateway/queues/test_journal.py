@@ -213,7 +213,7 @@ async def test_a_snapshot_of_which_a_piece_is_missing_does_not_count(
     async with running(tmp_path) as world:
         await world.queue()  # it is its stream that is used
         journal, lane = world.queues._context.journal, ALane()
-        start = journal.partition.high_watermark
+        start = journal.partitions[0].high_watermark
 
         async def entries() -> list[tuple[bytes, bool]]:
             found: list[tuple[bytes, bool]] = []
@@ -236,7 +236,7 @@ async def test_a_snapshot_of_which_a_piece_is_missing_does_not_count(
         journal.put(lane, b"later")
         whole = await entries()
 
-        assert journal.partition.high_watermark > start
+        assert journal.partitions[0].high_watermark > start
         assert torn == []
         assert whole == [(lane.text, True)]
 

@@ -102,7 +102,7 @@ async def test_a_turn_of_a_lane_is_one_record(tmp_path: Path) -> None:
         queue = await world.queue()
         await world.send(queue, *[b"%d" % n for n in range(40)])
         got = [await take(queue, 4) for _ in range(5)]
-        partition = world.queues._context.journal.partition
+        partition = world.queues._context.journal.partitions[0]
         await world.turn()
         before = partition.log_end_offset
         left = len(got)

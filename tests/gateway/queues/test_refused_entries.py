@@ -87,7 +87,7 @@ class World:
                 found.append((entry, is_snapshot))
 
         assembly = EntryAssembler(on_entry)
-        offset, partition = 0, self.journal.partition
+        offset, partition = 0, self.journal.partitions[0]
         while offset < partition.high_watermark:
             batches = self.house.broker.read(partition, offset, bytes_max=1 << 30)
             assert batches is not None  # all of it is in memory
