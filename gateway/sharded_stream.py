@@ -220,7 +220,7 @@ class ShardedStream:
     def _by_shard(self, items: Sequence[Item], shard: int | None) -> list[ShardItems]:
         """Return items by shard; what a key has in another one is removed there."""
         grouped: defaultdict[InternalStream, list[Item]] = defaultdict(list)
-        for key, value in items:
+        for key, value in dict(items).items():  # of a key that comes twice, the last counts
             present = self._streams_by_key.get(key)
             if value is None:
                 grouped[present or self.shards[0]].append((key, None))

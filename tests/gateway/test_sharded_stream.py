@@ -98,6 +98,15 @@ async def test_a_key_has_a_value_in_one_shard_only(house: House) -> None:
     assert not stream.values
 
 
+async def test_of_a_key_that_comes_twice_in_a_put_the_last_counts(house: House) -> None:
+    stream = await opened(house)
+
+    await put(stream, (b"a", b"1"), (b"a", None), (b"b", None), (b"b", b"2"))
+
+    assert dict(stream.values) == {b"b": b"2"}
+    assert dict((await restarted(house, SHARDS)).values) == {b"b": b"2"}
+
+
 @pytest.mark.parametrize("path", [(1, 64), (64, 1), (1, 64, 1), (64, 8, 64)])
 async def test_keys_move_when_the_number_of_shards_changes(
     house: House, path: tuple[int, ...]

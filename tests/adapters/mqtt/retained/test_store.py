@@ -35,9 +35,9 @@ from tests.support.examples import examples
 CONFIG = MqttConfig()
 
 
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    async with running(tmp_path, bytes_max=4 << 20) as one:
+@pytest.fixture(params=[1, 64], ids="{} shards".format)
+async def house(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[House]:
+    async with running(tmp_path, bytes_max=4 << 20, shard_count=request.param) as one:
         yield one
 
 
