@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.model import TopicName
@@ -14,7 +14,7 @@ from tests.support.examples import examples
 from tests.support.fetch_sessions import FINAL, FULL, Answer, Fetched
 
 ORDERS = TopicName("default", "orders")
-PARTITIONS = 4
+PARTITIONS = 3
 numbers = st.integers(0, PARTITIONS - 1)
 offsets = st.integers(0, 5)
 ACTIONS = st.one_of(
@@ -23,8 +23,8 @@ ACTIONS = st.one_of(
     st.tuples(st.just("forget"), numbers, offsets),
     st.tuples(st.just("truncate"), numbers, offsets),
     st.tuples(st.just("delete"), numbers, offsets),
-    st.tuples(st.just("poll"), st.sampled_from([1, 400, 1 << 20]), st.booleans()),
 )
+POLLS = st.tuples(st.just("poll"), st.sampled_from([1, 400, 1 << 20]), st.booleans())
 
 
 class Pair:
@@ -44,6 +44,9 @@ class Pair:
         kind, first, second = action
         if kind == "poll":
             await self.poll(bytes_max=first, reads_on=second)
+        elif kind == "read_on":  # to the end of every partition
+            for reads_on in (True, False):
+                await self.poll(bytes_max=1 << 20, reads_on=reads_on)
         else:
             await getattr(self, kind)(first, second)
 
@@ -57,7 +60,6 @@ class Pair:
     async def forget(self, number: int, _offset: int) -> None:
         if self.at.pop(number, None) is not None:
             self.changed.pop(number, None)
-            self.known.pop(number, None)
             self.forgotten.add(number)
 
     async def truncate(self, number: int, offset: int) -> None:
@@ -80,6 +82,8 @@ class Pair:
         )
         assert answer.error_code == 0
         self.session, self.epoch = answer.session_id, self.epoch + 1 if answer.session_id else 0
+        for number in self.forgotten:
+            self.known.pop(number, None)
         self.changed, self.forgotten = {}, set()
         if not answer.session_id:
             self.changed = dict(self.at)
@@ -114,7 +118,10 @@ class Pair:
 
 
 @settings(max_examples=examples(40), deadline=None)
-@given(st.lists(ACTIONS, min_size=3, max_size=25))
+@example([("append", 0, 9), ("read_on", 0, 0), ("truncate", 0, 1)])
+@example([("read_on", 0, 0), ("forget", 2, 0), ("seek", 2, 0)])
+@example([("read_on", 0, 0), ("delete", 0, 0), ("append", 1, 9)])
+@given(st.lists(ACTIONS | POLLS | st.just(("read_on", 0, 0)), min_size=3, max_size=40))
 async def test_sessions_and_full_fetches_deliver_the_same(
     actions: list[tuple[str, Any, Any]],
 ) -> None:
