@@ -39,18 +39,12 @@ REQUESTS_WAITING_MAX: Final = 100  # SUBSCRIBE and UNSUBSCRIBE that are being ke
 class MqttConnection(Connection, asyncio.Protocol):
     """Connection of one client; sessions see it as a ``ports.SessionConnection``.
 
-    It is an ``asyncio.Protocol``, so uvloop passes each read as one object, in one call.
-
-    Reads are held for these reasons:
-
-    - ``waiting``: authentication, loading of the session, or a long SUBSCRIBE is under way;
-    - ``turn``: the read was large (see ``packet_reader``);
-    - ``wal``: the log has more than it can write;
-    - ``unacknowledged``, ``requests``: too many of the client's own publishes or requests wait;
-    - ``writes``: more than ``receiver_bytes_max`` waits for the client to read;
-    - ``drain``: the node stops.
-
-    Below that bound a slow receiver is still read from: its acknowledgements make room.
+    As an ``asyncio.Protocol`` it gets each read as one object. Reads are held for these reasons:
+    ``waiting`` (authentication, loading of the session, or a long SUBSCRIBE is under way), ``turn``
+    (the read was large, see ``packet_reader``), ``wal`` (the log has more than it can write),
+    ``unacknowledged`` and ``requests`` (too many of the client's own wait), ``writes`` (more than
+    ``receiver_bytes_max`` waits for the client), ``drain``. Below that a slow receiver is read
+    from: its acknowledgements make room.
     """
 
     is_framed: ClassVar = False  # whether packets are in frames of another protocol
@@ -320,10 +314,8 @@ class MqttConnection(Connection, asyncio.Protocol):
         self._counters.bytes_sent_closed += self.bytes_sent
         session, self.session = self.session, None
         if session is not None:
-            expiry_s = self.session_expiry_interval
-            self.node.sessions.closed(
-                session, self, with_will=self.with_will, session_expiry_interval=expiry_s
-            )
+            leaving = {"session_expiry_interval": self.session_expiry_interval}
+            self.node.sessions.closed(session, self, with_will=self.with_will, **leaving)
 
     def lost(self) -> None:
         """See ``Connection``."""

@@ -233,7 +233,7 @@ async def test_topics_are_bounded(house: House) -> None:
 
 @pytest.mark.parametrize("properties", [NO_PROPERTIES, PublishProperties(content_type="x")])
 @pytest.mark.parametrize("client_id", ["", "me"])
-async def test_a_mixed_topics_is_kept_as_its_messages_are(
+async def test_mixed_topics_are_kept_as_their_messages_are(
     house: House, properties: PublishProperties, client_id: str
 ) -> None:
     store = await opened(house, MqttConfig(retained_max=3))
