@@ -14,7 +14,7 @@ from gateway.append_queue import AppendQueue
 from gateway.broker_metrics import register_metrics
 from gateway.clock import Clock
 from gateway.config.settings import BrokerConfig
-from gateway.errors import OffsetOutOfRange, TopicNotFound
+from gateway.errors import NotLeader, OffsetOutOfRange, TopicNotFound
 from gateway.key_index import has_key_spans, spans_with_keys
 from gateway.long_poll import Waiter
 from gateway.metrics import Metrics
@@ -75,7 +75,10 @@ class Broker:
     # --- partitions
 
     def partition(self, topic: Topic, number: int) -> Partition:
-        """Return a partition's live state. Error: ``TopicNotFound`` for an unknown number."""
+        """Return a partition's live state.
+
+        Errors: ``TopicNotFound`` for an unknown number, ``NotLeader`` for another node's.
+        """
         if not 0 <= number < len(topic.partitions):
             msg = f"topic {topic.name.name!r} has no partition {number}"
             raise TopicNotFound(msg)
@@ -83,14 +86,44 @@ class Broker:
         return partition or self._materialise(topic, number)
 
     def _materialise(self, topic: Topic, number: int) -> Partition:
+        placement = self.placement
+        shard = shard_of(topic, number, placement)
+        if not placement.owns(shard):
+            owner, epoch = placement.owner(shard), placement.epoch(shard)
+            msg = f"partition {number} of {topic.name.name} is another node's"
+            raise NotLeader(msg, owner_id=-1 if owner is None else owner.node_id, epoch=epoch)
         partition = Partition(
             topic,
             number,
             self.storage.bounds(topic.partition_ids[number]),
-            leader_epoch=self.placement.epoch(shard_of(topic, number, self.placement)),
+            leader_epoch=placement.epoch(shard),
+            shard=shard,
         )
         topic.partitions[number] = partition
         return partition
+
+    def owns(self, topic: Topic, number: int) -> bool:
+        """Say whether this node serves a partition, for work on all that is its own."""
+        placement = self.placement
+        return placement.owns_all or placement.owns(shard_of(topic, number, placement))
+
+    def follow_owner(self, partition: Partition) -> None:
+        """Take over a new epoch, or stop serving a partition whose shard went to another node.
+
+        Those who wait for it are woken, and refused; what is on its way into the log completes.
+        """
+        placement, shard = self.placement, partition.shard
+        epoch = placement.epoch(shard)
+        if placement.owns(shard):
+            partition.leader_epoch = epoch
+            return
+        owner = placement.owner(shard)
+        partition.moved_to = (-1 if owner is None else owner.node_id, epoch)
+        partition.is_gone = True
+        partition.topic.partitions[partition.number] = None
+        self.writer.producers_changed.discard(partition)
+        for waiter in tuple(partition.waiters):
+            waiter.on_gone()
 
     # --- writing
 
@@ -211,8 +244,10 @@ class Broker:
     def truncate_before(self, partition: Partition, offset: int, on_done: OnDone) -> None:
         """Move the log start up to ``offset``; a lower one changes nothing.
 
-        Error: ``OffsetOutOfRange`` above the high watermark.
+        Errors: ``OffsetOutOfRange`` above the high watermark, ``NotLeader``.
         """
+        if partition.moved_to is not None:
+            partition.check_present()
         if offset > partition.high_watermark or offset < 0:
             msg = f"offset {offset} is above the high watermark {partition.high_watermark}"
             raise OffsetOutOfRange(msg)

@@ -8,7 +8,7 @@ figures, and says when a run learns its offset.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -73,6 +73,7 @@ class Coalescer:
         """Callbacks that run before a round is appended; the runs that they add belong to it."""
         self.rounds_appended = 0
         broker.before_delete.append(self._seal_topic)
+        broker.placement.before_release.append(self._seal_shards)
 
     def add(self, partition: Partition, run: Run, on_done: OnDone) -> None:
         """Put one run into the open round; see ``add_many``."""
@@ -95,7 +96,7 @@ class Coalescer:
         Errors, with nothing changed: ``MessageTooLarge`` for a record that alone is above the
         topic's bound, ``InvalidRecord`` for one without a key where the topic is compacted,
         ``PolicyViolation`` (see ``RetentionHolds.check_room``), ``TopicNotFound`` for a deleted
-        topic.
+        topic, ``NotLeader`` for a partition that another node owns.
         """
         assert parts
         size_bytes = 0
@@ -175,6 +176,10 @@ class Coalescer:
         self._fill()
         if any(partition.topic is topic for partition in self._open):
             self.seal()
+
+    def _seal_shards(self, _shards: Collection[int]) -> None:
+        """Append what is open and gathered before shards leave: it may be for one of them."""
+        self.seal()
 
     def _fill(self) -> None:
         """Call ``before_seal``: its callbacks add what they gathered to this round."""

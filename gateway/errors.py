@@ -154,10 +154,23 @@ class RunTooLarge(RequestError):
     """Atomic append that is larger than a segment."""
 
 
-class NotLeader(RequestError):
-    """Partition that another node owns."""
+class NotOwner(RequestError):
+    """Base of the refusals of a node that does not own a shard.
+
+    ``owner_id`` and ``epoch`` are those of the shard's owner, as this node knows them; the id is
+    -1 while there is none. Nothing was changed: the client asks the owner.
+    """
 
     retriable = True
+
+    def __init__(self, message: str = "", *, owner_id: int = -1, epoch: int = -1) -> None:
+        super().__init__(message)
+        self.owner_id = owner_id
+        self.epoch = epoch
+
+
+class NotLeader(NotOwner):
+    """Partition that another node owns."""
 
 
 class FencedLeaderEpoch(RequestError):
@@ -211,6 +224,10 @@ class CoordinatorLoading(GroupError):
     """Coordinator that still reads the stream of groups after a start."""
 
     retriable = True
+
+
+class NotCoordinator(NotOwner, GroupError):
+    """Group that another node owns."""
 
 
 class GroupNotFound(GroupError):

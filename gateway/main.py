@@ -48,7 +48,7 @@ from gateway.metadata.sql import SqlMetadata
 from gateway.metadata.store import reconcile
 from gateway.metrics import Metrics
 from gateway.model import PartitionIdentity
-from gateway.placement import SingleNode
+from gateway.placement import Placement, SingleNode
 from gateway.private_files import make_data_dir
 from gateway.producers import ProducerStates, open_producers
 from gateway.queues.declared import make_queues
@@ -56,6 +56,7 @@ from gateway.queues.manager import QueueManager
 from gateway.registry import adapter_class, storage_class
 from gateway.reloading import Access, Reloading
 from gateway.shard_count import shard_count_of
+from gateway.shard_moves import follow_owners
 from gateway.sql.engines import engine_url
 from gateway.startup_log import startup_fields
 from gateway.topics.declared import (
@@ -221,15 +222,14 @@ class _Node:
         if storage.data_uuid is not None:
             await reconcile(metadata, storage.data_uuid, log_is_empty=storage.is_empty)
         await LoginRecord(storage, users).start()
+        shard_count = await shard_count_of(metadata, topics, settings.node.shards)
         placement = SingleNode(
             storage.incarnation,
             node_id=settings.node.node_id,
             cluster_id=await metadata.cluster_id(),
-            shard_count=await shard_count_of(metadata, topics, settings.node.shards),
+            shard_count=shard_count,
         )
-        broker = Broker(storage, placement, clock, settings.broker)
-        delete_leftovers(topics, broker)
-        topics.on_deleted.append(lambda topic: delete_partitions(topics, broker, topic))
+        broker = self._start_broker(storage, topics, placement)
         await make_topics(topics, settings.topics)
 
         producers = ProducerStates(
@@ -269,7 +269,7 @@ class _Node:
             authenticator=users,
             authorizer=rules,
             access_keys=access_keys,
-            placement=placement,
+            placement=broker.placement,
             metadata=metadata,
             metrics=self._metrics,
             scrub=scrub,
@@ -278,6 +278,19 @@ class _Node:
             audit=audit,
             logins=LoginThrottle(settings.auth, audit, clock),
         )
+
+    def _start_broker(
+        self,
+        storage: Any,  # noqa: ANN401 - a plug-in's
+        topics: TopicManager,
+        placement: Placement,
+    ) -> Broker:
+        """Return the broker, which follows owners and deleted topics."""
+        broker = Broker(storage, placement, self._clock, self._settings.broker)
+        follow_owners(broker, topics)
+        delete_leftovers(topics, broker)
+        topics.on_deleted.append(lambda topic: delete_partitions(topics, broker, topic))
+        return broker
 
     def _start_line(self, users: StoredUsers, keys: AccessKeys) -> dict[str, str]:
         has_users = bool(users.names() or keys.keys())

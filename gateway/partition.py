@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from features.dedup import ProducerSequences
-from gateway.errors import TopicNotFound
+from gateway.errors import NotLeader, TopicNotFound
 from gateway.model import BatchHeader
 from gateway.storage import Bounds
 from gateway.topics.index import Topic
@@ -25,7 +25,7 @@ class Appended(Protocol):
         ...
 
     def on_gone(self) -> None:
-        """Stop waiting: the topic was deleted. Must not raise."""
+        """Stop waiting: the topic was deleted, or the partition has moved. Must not raise."""
         ...
 
 
@@ -36,7 +36,9 @@ class Partition:
     has done as its flush policy promises, and reaches the log end. Readers see what is below
     ``stable_end``, a batch's base offset or the high watermark: no transaction is open there.
     Without transactions it is the high watermark.
-    ``is_gone``: the topic was deleted; reads and writes are refused.
+    ``is_gone``: the topic was deleted, or another node owns the partition's shard; reads and
+    writes are refused. ``moved_to``: the id and the epoch of that owner; None unless it has moved.
+    A partition that comes back is another object.
     """
 
     __slots__ = (
@@ -45,29 +47,39 @@ class Partition:
         "leader_epoch",
         "log_end_offset",
         "log_start_offset",
+        "moved_to",
         "number",
         "partition_id",
         "producers",
+        "shard",
         "stable_end",
         "topic",
         "waiters",
     )
 
-    def __init__(self, topic: Topic, number: int, bounds: Bounds, *, leader_epoch: int) -> None:
+    def __init__(
+        self, topic: Topic, number: int, bounds: Bounds, *, leader_epoch: int, shard: int = 0
+    ) -> None:
         self.topic = topic
         self.number = number
         self.partition_id = topic.partition_ids[number]
         self.leader_epoch = leader_epoch
+        self.shard = shard
         self.log_start_offset = bounds.start
         self.log_end_offset = bounds.end
         self.high_watermark = bounds.end
         self.stable_end = bounds.end
         self.is_gone = False
+        self.moved_to: tuple[int, int] | None = None
         self.producers: ProducerSequences | None = None
         self.waiters: set[Appended] = set()
 
     def check_present(self) -> None:
-        """Raise ``TopicNotFound`` when the topic has been deleted."""
+        """Raise ``TopicNotFound`` for a deleted topic, ``NotLeader`` for a partition that moved."""
+        if self.moved_to is not None:
+            owner_id, epoch = self.moved_to
+            msg = f"partition {self.number} of {self.topic.name.name} is another node's"
+            raise NotLeader(msg, owner_id=owner_id, epoch=epoch)
         if self.is_gone:
             msg = f"topic {self.topic.name.name} was deleted"
             raise TopicNotFound(msg)

@@ -105,7 +105,7 @@ class Writer:
         Errors: those of ``check_batch``, ``check_timestamps``, ``ProducerSequences.check``,
         ``RetentionHolds.check_room``, ``check_frame`` or ``check_records`` and, in topics that are
         compacted, ``check_keys``;
-        ``TopicNotFound`` for a partition whose topic was deleted.
+        ``TopicNotFound`` for a partition whose topic was deleted, ``NotLeader`` for one that moved.
         """
         partition.check_present()
         settings = partition.topic.settings
@@ -149,8 +149,12 @@ class Writer:
 
         ``on_done`` runs once, on the loop, after this has returned and after readers can see the
         writes; appends complete in the order of their calls. Errors, with nothing changed:
-        ``StorageFull``, ``StorageUnavailable``, ``RunTooLarge``.
+        ``StorageFull``, ``StorageUnavailable``, ``RunTooLarge``, and ``NotLeader`` when another
+        node owns one of the partitions: owners are read here, in the turn of ``enqueue``.
         """
+        for write in writes:
+            if write.partition.moved_to is not None:
+                write.partition.check_present()
         entries = []
         for write in writes:
             partition = write.partition

@@ -189,6 +189,7 @@ CODES: Final[dict[type[GatewayError], ErrorCode]] = {
     errors.MessageTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     errors.RunTooLarge: ErrorCode.RECORD_LIST_TOO_LARGE,
     errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    errors.NotCoordinator: ErrorCode.NOT_COORDINATOR,
     errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,
     errors.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,
     errors.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,

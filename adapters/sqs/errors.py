@@ -99,6 +99,7 @@ class SqsError(Exception):
 ERROR_CODES: Final[dict[type[errors.GatewayError], ErrorCode]] = {
     errors.GatewayError: INTERNAL_FAILURE,
     errors.RequestError: INVALID_PARAMETER_VALUE,
+    errors.NotOwner: SERVICE_UNAVAILABLE,
     errors.TopicNotFound: QUEUE_DOES_NOT_EXIST,
     errors.TopicExists: QUEUE_NAME_EXISTS,
     errors.InvalidTopicName: INVALID_PARAMETER_VALUE,

@@ -64,7 +64,8 @@ class SqsNode:
     def queue_of(self, call: Call, *, url: str) -> Queue:
         """Return the caller's queue for a URL of any style or a bare name.
 
-        Errors: ``SqsError`` (``QUEUE_DOES_NOT_EXIST``, ``INVALID_ADDRESS``).
+        Errors: ``SqsError`` (``QUEUE_DOES_NOT_EXIST``, ``INVALID_ADDRESS``); ``NotLeader`` when
+        another node owns a partition of the queue.
         """
         identity = call.identity
         key = (url, identity.account, identity.region)
@@ -76,6 +77,8 @@ class SqsNode:
             if len(self._queues_by_url) >= QUEUES_BY_URL_MAX:
                 self._queues_by_url.clear()
             self._queues_by_url[key] = queue
+        if queue.is_away:
+            queue.check_here()
         return queue
 
     def name_of(self, call: Call, *, url: str) -> TopicName:

@@ -1,12 +1,14 @@
 """HTTP application of the admin endpoint: health and metrics are open, REST needs the token.
 
 An error is ``{"error": "TopicNotFound", "message": "...", "retriable": true}`` with an HTTP
-status from ``STATUS``, in which the nearest base class wins.
+status from ``STATUS``, in which the nearest base class wins. A partition or a group of another
+node is answered with status 421 and ``"owner": {"node_id": 2, "epoch": 7}``; the number is -1
+while nobody owns it.
 """
 
 import hmac
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -53,6 +55,7 @@ STATUS: Final[Mapping[type[errors.GatewayError], int]] = {
     errors.Unauthorized: 403,
     errors.PolicyViolation: 403,
     errors.NotLeader: 421,
+    errors.NotCoordinator: 421,
     errors.CoordinatorLoading: 503,
     errors.StorageUnavailable: 503,
     errors.StorageFull: 507,
@@ -107,11 +110,13 @@ def build_app(state: AdminState, token: str, hosts: Collection[str] = ()) -> Sta
 def error_answer(error: errors.GatewayError) -> Response:
     """Return the REST response for an error."""
     status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
-    content = {
+    content: dict[str, Any] = {
         "error": type(error).__name__,
         "message": str(error) or (type(error).__doc__ or "").splitlines()[0],
         "retriable": error.retriable,
     }
+    if isinstance(error, errors.NotOwner):
+        content["owner"] = {"node_id": error.owner_id, "epoch": error.epoch}
     return JSONResponse(content, status)
 
 

@@ -116,10 +116,11 @@ def _details(kernel: Kernel, name: GroupName) -> dict[str, Any]:
 
 
 def _position(kernel: Kernel, cursor: Cursor) -> dict[str, Any]:
-    """Return a committed offset and its lag, if the partition still exists."""
+    """Return a committed offset, and its lag if the partition is there and this node's."""
     topic = kernel.topics.by_uuid(cursor.topic_uuid)
     end = None
-    if topic is not None and cursor.number < len(topic.partition_ids):
+    is_there = topic is not None and cursor.number < len(topic.partition_ids)
+    if topic is not None and is_there and kernel.broker.owns(topic, cursor.number):
         end = kernel.broker.partition(topic, cursor.number).high_watermark
     return {
         "topic": str(cursor.topic_uuid) if topic is None else topic.name.name,
@@ -134,6 +135,7 @@ def _position(kernel: Kernel, cursor: Cursor) -> dict[str, Any]:
 
 async def _move(kernel: Kernel, name: GroupName, body: NewOffsets) -> list[dict[str, Any]]:
     """Commit offsets for a group without members; it need not exist."""
+    kernel.groups.owners.check(name)
     group = kernel.groups.find(name)
     if group is not None and not group.is_idle:
         msg = f"group {name.name!r} has members, who would commit over it; stop them first"

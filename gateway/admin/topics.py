@@ -18,6 +18,7 @@ from gateway.config.base import FrozenConfig
 from gateway.config.settings import TopicConfigs
 from gateway.kernel import Kernel
 from gateway.model import TopicName, check_topic_name
+from gateway.placement import shard_of
 from gateway.topics.manager import Topic
 
 
@@ -105,9 +106,22 @@ def _summary(topic: Topic) -> dict[str, Any]:
     }
 
 
+def _elsewhere(kernel: Kernel, topic: Topic, number: int) -> dict[str, Any]:
+    """Return a partition of another node: its numbers, and the node; null while nobody owns it."""
+    owner = kernel.placement.owner(shard_of(topic, number, kernel.placement))
+    return {
+        "number": number,
+        "partition_id": topic.partition_ids[number],
+        "owner": None if owner is None else owner.node_id,
+    }
+
+
 def _details(kernel: Kernel, topic: Topic) -> dict[str, Any]:
     partitions = []
     for number in range(len(topic.partition_ids)):
+        if not kernel.broker.owns(topic, number):
+            partitions.append(_elsewhere(kernel, topic, number))
+            continue
         partition = kernel.broker.partition(topic, number)
         partitions.append(
             {

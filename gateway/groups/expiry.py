@@ -8,7 +8,7 @@ import structlog
 
 from gateway.clock import Clock
 from gateway.config.settings import GroupsConfig
-from gateway.errors import GatewayError, StorageUnavailable
+from gateway.errors import GatewayError, NotCoordinator, StorageUnavailable
 from gateway.groups.cursors import NO_EXPIRY, Cursor, CursorManager
 from gateway.groups.group import Group
 from gateway.groups.model import GroupName, GroupState
@@ -76,8 +76,11 @@ class OffsetExpiry:
 
     def expire(self, name: GroupName) -> None:
         """Remove the expired offsets of one group, and the group when it has nothing left."""
-        if not self._groups.has(name):
-            return
+        try:
+            if not self._groups.has(name):
+                return
+        except NotCoordinator:
+            return  # It has moved since the names were listed.
         now_unix_ms = self._clock.unix_ms()
         group = self._groups.find(name)
         cursors = self._cursors.fetch_all(name)

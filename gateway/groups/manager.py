@@ -6,7 +6,7 @@ touch neither timer nor stream. Other kinds of groups (KIP-848, share groups, Ro
 beside ``Group`` here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 from uuid import uuid4
@@ -43,6 +43,7 @@ from gateway.groups.model import (
     OnSynced,
     SyncResult,
 )
+from gateway.groups.owners import GroupOwners
 from gateway.groups.store import decode_group, encode_group
 from gateway.storage import OnDone
 from gateway.topics.manager import TopicManager
@@ -53,10 +54,14 @@ GROUP_ID_CHARS_MAX: Final = 32_767  # what Kafka's older encodings can say
 class GroupManager:
     """Finds groups for requests. All methods are synchronous; some answer by callback.
 
-    Errors of all methods, beside their own: ``CoordinatorLoading``, ``InvalidGroupId``.
+    Errors of all methods, beside their own: ``CoordinatorLoading``, ``InvalidGroupId`` and
+    ``NotCoordinator`` for a group in a shard of another node.
     """
 
-    def __init__(self, cursors: CursorManager, clock: Clock, config: GroupsConfig) -> None:
+    def __init__(
+        self, cursors: CursorManager, clock: Clock, config: GroupsConfig, owners: GroupOwners
+    ) -> None:
+        self.owners = owners
         self._cursors = cursors
         self._stream = cursors.stream
         self._clock = clock
@@ -69,26 +74,34 @@ class GroupManager:
     @classmethod
     async def open(
         cls,
-        broker: Broker,  # noqa: ARG003  # A cluster will ask it which groups are this node's.
+        broker: Broker,
         topics: TopicManager,
         cursors: CursorManager,
         clock: Clock,
         config: GroupsConfig,
     ) -> "GroupManager":
         """Return the node's groups, loaded from the stream of ``cursors``."""
-        groups = cls(cursors, clock, config)
+        groups = cls(cursors, clock, config, GroupOwners(broker.placement))
         groups.load()
+        broker.placement.on_change.append(groups._follow_owners)
         groups._expiry = OffsetExpiry(groups, cursors, topics, clock, config)
         groups._expiry.start()
         return groups
 
-    def load(self) -> None:
-        """Restore the stored groups; members have a session timeout to return."""
+    def load(self, shards: Collection[int] | None = None) -> None:
+        """Restore the stored groups of this node, or those of some shards that it has taken.
+
+        Members have a session timeout to return.
+        """
         now_ms = self._clock.monotonic_ms()
         for key, value in self._stream.values.items():
             if not key.startswith(GROUP_KEY):
                 continue
             name, _ = parse_group_key(key, len(GROUP_KEY))
+            if name in self._groups or not self.owners.owns(name):
+                continue
+            if shards is not None and self.owners.shard(name) not in shards:
+                continue
             stored = decode_group(value)
             group = self._groups[name] = self._new_group(name)
             group.restore(stored.members, now_ms)
@@ -109,6 +122,17 @@ class GroupManager:
         for group in self._groups.values():
             group.dismiss(self._closed_by)
 
+    def _follow_owners(self, shards: Collection[int]) -> None:
+        """Drop the groups of shards that left, whose members look for the new coordinator."""
+        for name, group in list(self._groups.items()):
+            if not self.owners.owns(name):
+                self._deadlines.forget(group)
+                del self._groups[name]
+                group.dismiss(self.owners.refusal(name))
+        taken = set(filter(self.owners.placement.owns, shards))
+        if taken:
+            self.load(taken)
+
     # --- what there is
 
     def find(self, name: GroupName) -> Group | None:
@@ -119,11 +143,15 @@ class GroupManager:
         """Return the groups with members or offsets, sorted; of one namespace, or of all."""
         self._check()
         names = {*self._groups, *self._cursors.groups()}
-        return sorted(name for name in names if namespace in {None, name.namespace})
+        owns = self.owners.owns
+        return sorted(
+            name for name in names if namespace in {None, name.namespace} and owns(name)
+        )
 
     def has(self, name: GroupName) -> bool:
         """Whether the group has, or had, members or offsets."""
         self._check()
+        self.owners.check(name)
         return name in self._groups or self._cursors.has(name)
 
     @property
@@ -242,6 +270,7 @@ class GroupManager:
             return
         self._cursors.check_loaded()
         _check_name(name)
+        self.owners.check(name)
         if generation >= 0:
             raise GroupNotFound(f"no group {name.name!r}")
         self._check_room(name)
@@ -297,6 +326,7 @@ class GroupManager:
             raise self._closed_by
         if name is not None:
             _check_name(name)
+            self.owners.check(name)
 
     def _check_room(self, name: GroupName) -> None:
         """Raise ``GroupFull`` when a new group would be one too many."""

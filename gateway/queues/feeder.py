@@ -10,7 +10,7 @@ from features.queue.lane import Lane
 from features.queue.model import Effects, Order, Run
 from gateway.broker import Broker
 from gateway.clock import Clock
-from gateway.errors import GatewayError, OffsetOutOfRange, TopicNotFound
+from gateway.errors import GatewayError, NotLeader, OffsetOutOfRange, TopicNotFound
 from gateway.model import BatchHeader, Buffer, parse_batch_header
 from gateway.partition import Partition, Write
 from gateway.queues.batch_runs import (
@@ -177,7 +177,7 @@ class Feeder:
         """See ``Receiver``: start again, at once or after a pause."""
         self.close()
         lane = self._lane
-        if lane is None or isinstance(error, TopicNotFound):
+        if lane is None or isinstance(error, (TopicNotFound, NotLeader)):
             return
         if isinstance(error, OffsetOutOfRange):
             self._open(lane)

@@ -5,7 +5,7 @@ in this order: its entries in the journal, then its row; so every row has entrie
 without a row are ignored.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import count
 from typing import Self
 
@@ -89,6 +89,7 @@ class QueueManager:
         await manager._load()
         topics.on_changed.append(manager._on_topic_changed)
         topics.on_deleted.append(manager._on_topic_deleted)
+        broker.placement.on_change.append(manager._follow_owners)
         manager.upkeep.start()
         return manager
 
@@ -101,6 +102,12 @@ class QueueManager:
         await self._context.close()
         self._context.messages.seal()
         await self._context.journal.close()
+
+    def _follow_owners(self, _shards: Collection[int]) -> None:
+        """Stop to serve the queues of which another node owns a partition now."""
+        for queue in self._queues.values():
+            if any(lane.partition.is_gone for lane in queue.lanes):
+                queue.leave_node()
 
     # --- queries
 

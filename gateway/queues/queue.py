@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from features.fairness import Fairness
 from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Counts, Policy
-from gateway.errors import StorageUnavailable
+from gateway.errors import NotLeader, StorageUnavailable
 from gateway.model import Record, TopicName
 from gateway.partition import Partition
 from gateway.queues.contiguous import ContiguousMessages, Show
@@ -55,6 +55,8 @@ class Queue:
         self.settings = row.settings
         self.lanes: list[QueueLane] = []
         self.is_gone = False
+        self.is_away = False
+        """Whether another node owns a partition of it; requests are refused, see ``check_here``."""
 
     # --- what it is
 
@@ -335,6 +337,19 @@ class Queue:
         self._receivers.close()
         for lane in self.lanes:
             lane.close()
+
+    def leave_node(self) -> None:
+        """Hand out nothing more; waiting receives get an empty answer, and ask again."""
+        self.is_away = True
+        self.close()
+
+    def check_here(self) -> None:
+        """Raise ``NotLeader`` when another node owns a partition of the queue."""
+        for lane in self.lanes:
+            lane.partition.check_present()
+        if self.is_away:
+            msg = f"queue {self.name.name} comes back when the node starts again"
+            raise NotLeader(msg)
 
     def drop(self) -> None:
         """Close a deleted queue."""

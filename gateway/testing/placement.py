@@ -67,6 +67,13 @@ class SettablePlacement:
         """Take shards back."""
         self._set(shards, self.node)
 
+    def renew(self, shards: Collection[int]) -> None:
+        """Raise the epochs of shards, whose owner stays."""
+        for shard in shards:
+            self._epochs[shard] += 1
+        for follow in self.on_change:
+            follow(shards)
+
     def _set(self, shards: Collection[int], owner: Node | None) -> None:
         changed = [shard for shard in shards if self._owners[shard] is not owner]
         released = [shard for shard in changed if self._owners[shard] is self.node]

@@ -189,6 +189,8 @@ class Compaction:
         partition_id = topic.partition_ids[number]
         if self._retry_at_ms.get(partition_id, 0) > self._clock.monotonic_ms():
             return None
+        if not self._broker.owns(topic, number):
+            return None
         bounds = self._storage.bounds(partition_id)
         clean = self.clean(partition_id)
         start = min(max(clean.offset, bounds.start), bounds.end)
@@ -262,6 +264,7 @@ class Compaction:
         """Check again whether the partition may be rewritten, after the keys were read."""
         lowest = self._broker.holders.lowest(dirty.partition_id)
         is_there = self._topics.by_uuid(dirty.topic.uuid) is dirty.topic
+        is_there = is_there and self._broker.owns(dirty.topic, dirty.number)
         return is_there and (lowest is None or lowest >= reached)
 
     def _cleaner(self, dirty: Dirty, start: int) -> Cleaner:

@@ -99,7 +99,8 @@ class Retention:
             for number in range(len(topic.partition_ids)):
                 if self._topics.by_uuid(topic.uuid) is not topic:
                     break  # deleted while others had their turn
-                await self._look_at(topic, number)
+                if self._broker.owns(topic, number):
+                    await self._look_at(topic, number)
         self.passes += 1
 
     async def _run(self) -> None:
@@ -136,8 +137,9 @@ class Retention:
     def _truncate(self, topic: Topic, number: int, wanted: int) -> None:
         """Truncate a partition; ``self._room`` was taken and is given back afterwards."""
         try:
-            if self._topics.by_uuid(topic.uuid) is not topic:
-                self._room.release()  # deleted while we waited
+            is_there = self._topics.by_uuid(topic.uuid) is topic
+            if not is_there or not self._broker.owns(topic, number):
+                self._room.release()  # deleted, or moved, while we waited
                 return
             partition = self._broker.partition(topic, number)
             offset = min(wanted, partition.high_watermark)

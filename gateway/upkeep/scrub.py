@@ -167,7 +167,8 @@ class Scrub:
             for number in range(len(topic.partition_ids)):
                 if self._topics.by_uuid(topic.uuid) is not topic:
                     break  # deleted while others had their turn
-                await self._scrub(self._broker.partition(topic, number))
+                if self._broker.owns(topic, number):
+                    await self._scrub(self._broker.partition(topic, number))
         for pause_s in RETRY_PAUSES_S:
             if self._unread:
                 await asyncio.sleep(pause_s)

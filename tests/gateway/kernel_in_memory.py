@@ -14,8 +14,9 @@ from gateway.groups.manager import GroupManager
 from gateway.metadata.sql import SqlMetadata
 from gateway.model import TopicName
 from gateway.partition import Partition
-from gateway.placement import SingleNode
+from gateway.placement import Placement, SingleNode
 from gateway.records.codec import decode_batch
+from gateway.shard_moves import follow_owners
 from gateway.storage import OnDone
 from gateway.topics.manager import Topic, TopicManager
 from storage_adapters.memory import MemoryStorage
@@ -28,6 +29,8 @@ class House(TopicsHost):
     """Storage and metadata live as long as the test; ``open`` is a start of the node."""
 
     broker: Broker
+    placement: Placement | None = None
+    """The one to open with; None: a node on its own."""
 
     def __init__(
         self,
@@ -46,13 +49,14 @@ class House(TopicsHost):
         self.topics = TopicManager(self.metadata, defaults=TopicDefaults(), clock=self.clock)
         await self.topics.load()
         await self.storage.open(self)
-        placement = SingleNode(
+        placement = self.placement or SingleNode(
             self.storage.incarnation,
             node_id=1,
             cluster_id="cluster-of-one-node-22",
             shard_count=self.shard_count,
         )
         self.broker = Broker(self.storage, placement, self.clock, BrokerConfig())
+        follow_owners(self.broker, self.topics)
 
     async def close(self) -> None:
         await self.topics.close()
@@ -88,7 +92,11 @@ class House(TopicsHost):
 
 @asynccontextmanager
 async def running(
-    tmp_path: Path, *, bytes_max: int = 1 << 30, shard_count: int = 1
+    tmp_path: Path,
+    *,
+    bytes_max: int = 1 << 30,
+    shard_count: int = 1,
+    placement: Placement | None = None,
 ) -> AsyncIterator[House]:
     """Yield a house that has been started once."""
     clock = ManualClock()
@@ -97,6 +105,7 @@ async def running(
     config = MemoryStorage.Config(bytes_max=bytes_max, reserve_bytes=0)
     storage = MemoryStorage(config, data_dir=tmp_path, clock=clock)
     house = House(metadata, storage, clock, shard_count=shard_count)
+    house.placement = placement
     await house.open()
     try:
         yield house

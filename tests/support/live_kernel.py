@@ -19,8 +19,9 @@ from gateway.delays.manager import Delays
 from gateway.kernel import Kernel
 from gateway.metadata.sql import SqlMetadata
 from gateway.metrics import Metrics
-from gateway.placement import SingleNode
+from gateway.placement import Placement, SingleNode
 from gateway.queues.manager import QueueManager
+from gateway.shard_moves import follow_owners
 from gateway.topics.manager import TopicManager
 from gateway.upkeep.scrub import Scrub
 from tests.support.held_storage import HeldStorage
@@ -49,6 +50,7 @@ async def running_kernel(
     rules: tuple[AuthRule, ...] = (),
     default: Literal["allow", "deny"] = "allow",
     has_queues: bool = False,
+    placement: Placement | None = None,
 ) -> AsyncIterator[LiveKernel]:
     """Run the parts. At the end nothing is held any more.
 
@@ -82,8 +84,9 @@ async def running_kernel(
         host.topics = topics
         await storage.open(host)
         stack.push_async_callback(storage.close)
-        placement = SingleNode(1, node_id=1, cluster_id="cluster-of-one-node-22")
+        placement = placement or SingleNode(1, node_id=1, cluster_id="cluster-of-one-node-22")
         broker = Broker(storage, placement, clock, settings.broker)
+        follow_owners(broker, topics)
         delays = await Delays.open(broker, topics, clock, settings.delay)
         stack.callback(delays.close)
         queues = cast("Any", None)

@@ -19,6 +19,14 @@ from adapters.kafka.codec import (
     encode_topic_ref,
     skip_tags,
 )
+from adapters.kafka.codecs.current_leader import (
+    FETCH_LEADER_TAG,
+    FETCH_NODES_FROM,
+    CurrentLeader,
+    encode_leader,
+    encode_nodes,
+)
+from adapters.kafka.codecs.metadata_codec import BrokerAddress
 from gateway.errors import PeerError
 from gateway.model import Buffer, encode_uvarint
 
@@ -56,6 +64,8 @@ class FetchResult(NamedTuple):
     high_watermark: int
     log_start_offset: int
     batches: Sequence[Buffer]
+    leader: CurrentLeader | None = None
+    """Sent from version 12 on, with an error that says that another node leads (KIP-951)."""
 
 
 _FETCH_HEAD: Final = struct.Struct(">iii")
@@ -158,8 +168,12 @@ def encode_fetch_response(
     *,
     error_code: int = 0,
     session_id: int = 0,
+    nodes: Sequence[BrokerAddress] = (),
 ) -> list[Buffer]:
-    """Return the body of a Fetch response in pieces; batches are passed on without a copy."""
+    """Return the body of a Fetch response in pieces; batches are passed on without a copy.
+
+    ``nodes``: where the current leaders that results name are found.
+    """
     flexible = version >= FLEXIBLE_FROM
     head = bytearray(4)
     if version >= 7:  # noqa: PLR2004 - KIP-227
@@ -177,18 +191,30 @@ def encode_fetch_response(
                 pieces.extend(result.batches)
                 head = bytearray()
             if flexible:
-                head.append(0)
+                leader = result.leader
+                head += b"\0" if leader is None else encode_leader(FETCH_LEADER_TAG, leader)
         if flexible:
             head.append(0)
     if flexible:
-        head.append(0)
+        head += _encode_nodes(version, topics, nodes) if nodes else b"\0"
     if head:
         pieces.append(head)
     return pieces
 
 
+def _encode_nodes(
+    version: int,
+    topics: Sequence[tuple[TopicRef, Sequence[FetchResult]]],
+    nodes: Sequence[BrokerAddress],
+) -> bytes:
+    if version < FETCH_NODES_FROM:
+        return b"\0"
+    leaders = {one.leader.leader_id for _, results in topics for one in results if one.leader}
+    return encode_nodes(nodes, leaders)
+
+
 def _encode_fetched(version: int, result: FetchResult, size_bytes: int) -> bytes:
-    index, error_code, high_watermark, log_start_offset, _ = result
+    index, error_code, high_watermark, log_start_offset, _, _ = result
     last_stable_offset = high_watermark
     if version >= FLEXIBLE_FROM:
         return _FETCHED_V12.pack(

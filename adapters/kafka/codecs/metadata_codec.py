@@ -31,6 +31,7 @@ from gateway.model import Buffer, encode_uvarint
 API_KEY: Final = 3
 VERSIONS: Final = range(14)
 FLEXIBLE_FROM: Final = 9
+NO_LEADER: Final = -1
 NOT_ASKED: Final = -(2**31)  # authorized operations were not requested
 NO_EPOCH: Final = -1
 
@@ -75,6 +76,8 @@ class BrokerAddress(NamedTuple):
 class MetadataResponseTopic(NamedTuple):
     """One topic of a response. Partition ``i`` has leader epoch ``leader_epochs[i]``.
 
+    Its leader is ``leader_ids[i]``, or ``NO_LEADER``; None where ``leader_id`` leads them all.
+
     Every partition has one replica, its leader; the storage provides durability.
     """
 
@@ -85,6 +88,7 @@ class MetadataResponseTopic(NamedTuple):
     leader_id: int = -1
     leader_epochs: Sequence[int] = ()
     authorized_operations: int = NOT_ASKED
+    leader_ids: Sequence[int] | None = None
 
 
 def decode_request(
@@ -172,7 +176,10 @@ def encode_topic(version: int, topic: MetadataResponseTopic) -> bytes:
     if version >= 1:
         parts.append(b"\1" if topic.is_internal else b"\0")
     parts.append(encode_count(len(topic.leader_epochs), flexible=version >= FLEXIBLE_FROM))
-    parts += _encode_partitions(version, topic.leader_id, topic.leader_epochs)
+    if topic.leader_ids is None:
+        parts += _encode_partitions(version, topic.leader_id, topic.leader_epochs)
+    else:
+        parts += _encode_led_partitions(version, topic.leader_ids, topic.leader_epochs)
     if version >= _OPERATIONS_FROM:
         parts.append(_INT32.pack(topic.authorized_operations))
     if version >= FLEXIBLE_FROM:
@@ -207,6 +214,26 @@ def _encode_partitions(
         return (pack(0, number, leader, 1, leader, 1, leader, 0) for number in numbers)
     pack = Struct(">hiiiiii").pack
     return (pack(0, number, leader, 1, leader, 1, leader) for number in numbers)
+
+
+def _encode_led_partitions(
+    version: int, leader_ids: Sequence[int], leader_epochs: Sequence[int]
+) -> Iterable[bytes]:
+    """Return the encoded partitions of several leaders; one without a leader has no replica."""
+    is_flexible = version >= FLEXIBLE_FROM
+    for number, (leader, epoch) in enumerate(zip(leader_ids, leader_epochs, strict=True)):
+        has_leader = leader != NO_LEADER
+        code = ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE
+        replicas = encode_count(int(has_leader), flexible=is_flexible)
+        if has_leader:
+            replicas += _INT32.pack(leader)
+        part = _INT16.pack(code) + _INT32.pack(number) + _INT32.pack(leader)
+        if version >= 7:  # noqa: PLR2004
+            part += _INT32.pack(epoch)
+        part += replicas * 2
+        if version >= 5:  # noqa: PLR2004
+            part += encode_count(0, flexible=is_flexible)
+        yield part + _NO_TAGS if is_flexible else part
 
 
 def _string(text: str | None, version: int) -> bytes:

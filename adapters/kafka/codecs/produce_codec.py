@@ -22,6 +22,14 @@ from adapters.kafka.codec import (
     encode_topic_ref,
     skip_tags,
 )
+from adapters.kafka.codecs.current_leader import (
+    PRODUCE_LEADER_TAG,
+    PRODUCE_LEADERS_FROM,
+    CurrentLeader,
+    encode_leader,
+    encode_nodes,
+)
+from adapters.kafka.codecs.metadata_codec import BrokerAddress
 from gateway.errors import PeerError
 from gateway.model import encode_uvarint
 
@@ -50,6 +58,8 @@ class ProducedResult(NamedTuple):
     log_append_time_ms: int
     log_start_offset: int
     error_message: str | None
+    leader: CurrentLeader | None = None
+    """Sent from version 10 on, with an error that says that another node leads (KIP-951)."""
 
 
 def decode_produce_request(
@@ -93,9 +103,14 @@ _PRODUCED_V5: Final = struct.Struct(">ihqqq")
 
 
 def encode_produce_response(
-    version: int, topics: Sequence[tuple[TopicRef, Sequence[ProducedResult]]]
+    version: int,
+    topics: Sequence[tuple[TopicRef, Sequence[ProducedResult]]],
+    nodes: Sequence[BrokerAddress] = (),
 ) -> bytes:
-    """Return the body of a Produce response: throttle time 0, no leader hints."""
+    """Return the body of a Produce response with throttle time 0.
+
+    ``nodes``: where the current leaders that results name are found.
+    """
     flexible = version >= FLEXIBLE_FROM
     out = bytearray(encode_count(len(topics), flexible=flexible))
     for ref, results in topics:
@@ -107,12 +122,23 @@ def encode_produce_response(
             out.append(0)
     out += bytes(4)
     if flexible:
-        out.append(0)
+        out += _encode_nodes(version, topics, nodes) if nodes else b"\0"
     return bytes(out)
 
 
+def _encode_nodes(
+    version: int,
+    topics: Sequence[tuple[TopicRef, Sequence[ProducedResult]]],
+    nodes: Sequence[BrokerAddress],
+) -> bytes:
+    if version < PRODUCE_LEADERS_FROM:
+        return b"\0"
+    leaders = {one.leader.leader_id for _, results in topics for one in results if one.leader}
+    return encode_nodes(nodes, leaders)
+
+
 def _encode_produced(version: int, result: ProducedResult) -> bytes:
-    index, error_code, base_offset, append_time_ms, log_start_offset, message = result
+    index, error_code, base_offset, append_time_ms, log_start_offset, message, leader = result
     if version < 5:  # noqa: PLR2004 - the version that added log_start_offset
         return _PRODUCED_V3.pack(index, error_code, base_offset, append_time_ms)
     fixed = _PRODUCED_V5.pack(index, error_code, base_offset, append_time_ms, log_start_offset)
@@ -124,4 +150,6 @@ def _encode_produced(version: int, result: ProducedResult) -> bytes:
         tail = b"\xff\xff" if text is None else I16.pack(len(text)) + text
         return fixed + no_records + tail
     tail = b"\x00" if text is None else encode_uvarint(len(text) + 1) + text
+    if leader is not None and version >= PRODUCE_LEADERS_FROM:
+        return fixed + b"\x01" + tail + encode_leader(PRODUCE_LEADER_TAG, leader)
     return fixed + b"\x01" + tail + b"\x00"

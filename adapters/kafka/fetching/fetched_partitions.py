@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.codec import TopicRef
 from adapters.kafka.codecs.fetch_codec import encode_fetch_response
+from adapters.kafka.codecs.metadata_codec import BrokerAddress
 from adapters.kafka.node.fetch_target import FetchTarget
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
@@ -49,7 +50,8 @@ def encode_answer(
     version: int,
     topics: Sequence[tuple[TopicRef, Sequence[FetchTarget]]],
     session_id: int = 0,
+    nodes: Sequence[BrokerAddress] = (),
 ) -> list[Buffer]:
-    """Return the body of the response in pieces."""
+    """Return the body of the response in pieces. ``nodes``: addresses of other leaders."""
     results = [(ref, [target.result() for target in found]) for ref, found in topics]
-    return encode_fetch_response(version, results, session_id=session_id)
+    return encode_fetch_response(version, results, session_id=session_id, nodes=nodes)

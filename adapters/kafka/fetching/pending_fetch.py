@@ -13,6 +13,7 @@ from adapters.kafka.fetching.fetched_partitions import (
     encode_answer,
     remove_unauthorized,
 )
+from adapters.kafka.metadata.broker_addresses import other_brokers
 from adapters.kafka.metadata.leader_epochs import check_current
 from adapters.kafka.node.fetch_target import FetchTarget
 from adapters.kafka.node.large_requests import (
@@ -23,7 +24,7 @@ from adapters.kafka.node.large_requests import (
 )
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
-from gateway.errors import GatewayError, TopicNotFound, as_value
+from gateway.errors import GatewayError, NotLeader, TopicNotFound, as_value
 from gateway.model import Buffer
 from gateway.partition import Partition
 from gateway.records.expired import without_expired
@@ -121,7 +122,8 @@ class PendingFetch:
                 partition = self._node.broker.partition(topic, request.number)
                 check_current(partition, request.leader_epoch)
             except GatewayError as error:
-                self._has_failed = self._has_failed or partition is not None
+                is_other = partition is not None or isinstance(error, NotLeader)
+                self._has_failed = self._has_failed or is_other
                 targets.append(FetchTarget(request, partition, as_value(error)))
             else:
                 targets.append(FetchTarget(request, partition, None))
@@ -357,11 +359,15 @@ class PendingFetch:
         if self._element_count > SLICE_ELEMENTS:
             self._start(self._answer_large())
         else:
-            self._send(encode_answer(self._version, self._topics))
+            nodes = other_brokers(self._session)
+            self._send(encode_answer(self._version, self._topics, nodes=nodes))
 
     async def _answer_large(self) -> None:
         large_request_thread = self._node.large_request_thread
-        self._send(await large_request_thread.run(encode_answer, self._version, self._topics))
+        nodes = other_brokers(self._session)
+        self._send(
+            await large_request_thread.run(encode_answer, self._version, self._topics, 0, nodes)
+        )
 
     def _send(self, pieces: list[Buffer]) -> None:
         reply = self._reply

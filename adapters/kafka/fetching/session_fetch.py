@@ -6,9 +6,11 @@ from operator import attrgetter
 
 from adapters.kafka.codec import TopicRef
 from adapters.kafka.codecs.fetch_codec import FetchRequest, encode_fetch_response
+from adapters.kafka.codecs.metadata_codec import BrokerAddress
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.fetching.fetched_partitions import encode_answer, remove_unauthorized
 from adapters.kafka.fetching.pending_fetch import FetchReply, PendingFetch, Topics
+from adapters.kafka.metadata.broker_addresses import other_brokers
 from adapters.kafka.node.fetch_session import FetchSession, SessionPartition
 from adapters.kafka.node.fetch_target import FetchTarget
 from adapters.kafka.node.large_requests import SLICE_ELEMENTS, slices, yield_to_loop
@@ -131,21 +133,26 @@ class SessionFetch(PendingFetch):
         if len(found) > SLICE_ELEMENTS:
             self._start(self._answer_found(found))
             return
-        pieces = self._encode(found)
+        pieces = self._encode(found, other_brokers(self._session))
         self._fetch_session.settle(found)
         self._end(pieces)
 
     async def _answer_found(self, found: Sequence[SessionPartition]) -> None:
-        pieces = await self._node.large_request_thread.run(self._encode, found)
+        nodes = other_brokers(self._session)
+        pieces = await self._node.large_request_thread.run(self._encode, found, nodes)
         for some in slices(found):
             self._fetch_session.settle(some)
             await yield_to_loop()
         self._end(pieces)
 
-    def _encode(self, found: Sequence[SessionPartition]) -> list[Buffer]:
+    def _encode(
+        self, found: Sequence[SessionPartition], nodes: Sequence[BrokerAddress]
+    ) -> list[Buffer]:
         """Return the response: of a full fetch with all partitions, else with those with news."""
         answered = found if self._is_full else [one for one in found if one.has_news]
-        return encode_answer(self._version, _by_topic(answered), self._fetch_session.id)
+        return encode_answer(
+            self._version, _by_topic(answered), self._fetch_session.id, nodes=nodes
+        )
 
     def _end(self, pieces: list[Buffer]) -> None:
         self._is_over = True

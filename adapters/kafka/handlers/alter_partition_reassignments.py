@@ -2,7 +2,7 @@
 
 v1  allow_replication_factor_change (KIP-860); always false here
 
-Every partition has one replica, on this node: a reassignment to this node is complete at once,
+Every partition has one replica, on its owner: a reassignment to the owner is complete at once,
 and there is never one to cancel.
 """
 
@@ -20,6 +20,7 @@ from adapters.kafka.metadata.topic_lookup import resolve_topic
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, TopicNotFound, Unauthorized, public_text
+from gateway.placement import shard_of
 
 API_KEY: Final = 45
 VERSIONS: Final = range(2)
@@ -33,7 +34,7 @@ _Partition: TypeAlias = (
 def handle(
     request: AlterPartitionReassignmentsRequest, session: Session, version: int
 ) -> AlterPartitionReassignmentsResponse:
-    """Accept assignments to this node, and refuse all others."""
+    """Accept assignments to the owners, and refuse all others."""
     answer = AlterPartitionReassignmentsResponse(
         version=version,
         allow_replication_factor_change=False,
@@ -78,7 +79,9 @@ def _check(session: Session, name: str, number: int, replicas: Sequence[int] | N
     if replicas is None:
         msg = "no reassignment is in progress"
         raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, msg)
-    node_id = session.node.placement.node_id
-    if list(replicas) != [node_id]:
-        msg = f"a partition has one replica, on node {node_id}"
+    placement = session.node.placement
+    owner = placement.owner(shard_of(topic, number, placement))
+    if owner is None or list(replicas) != [owner.node_id]:
+        where = "no node" if owner is None else f"node {owner.node_id}"
+        msg = f"a partition has one replica, on {where}"
         raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, msg)

@@ -5,7 +5,7 @@ v3  a top-level error code
 v4  total and usable bytes of the volume (KIP-827)
 
 There is one directory, the node's data directory. All partitions share its files; the size of a
-partition is the size of its batches.
+partition is the size of its batches. Only partitions that this node owns are listed.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ async def _describe(
     broker = session.node.broker
     partitions: list[_Partition] = []
     for number in numbers:
-        if not 0 <= number < len(topic.partition_ids):
+        if not 0 <= number < len(topic.partition_ids) or not broker.owns(topic, number):
             continue
         if len(partitions) % _PARTITIONS_PER_TURN == _PARTITIONS_PER_TURN - 1:
             await asyncio.sleep(0)

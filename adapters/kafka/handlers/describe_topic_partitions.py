@@ -18,8 +18,9 @@ from adapters.kafka.access.authorization import (
     to_bits,
     topic_for,
 )
+from adapters.kafka.codecs.metadata_codec import NO_LEADER
 from adapters.kafka.errors import ErrorCode, code_of
-from adapters.kafka.node.metadata_cache import leader_epochs
+from adapters.kafka.node.metadata_cache import leaders_of
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation, ResourceType
 from gateway.errors import GatewayError, as_value
@@ -31,6 +32,7 @@ VERSIONS: Final = range(1)
 PARTITIONS_MAX: Final = 2_000  # in one answer, as Kafka's max.request.partition.size.limit
 
 _Topic: TypeAlias = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+_Partition: TypeAlias = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic.DescribeTopicPartitionsResponsePartition  # noqa: E501
 _Cursor: TypeAlias = DescribeTopicPartitionsResponse.Cursor
 
 
@@ -81,8 +83,7 @@ def _failure(name: str, error: GatewayError) -> _Topic:
 
 
 def _describe(topic: Topic, session: Session, numbers: range) -> _Topic:
-    leader = session.node.placement.node_id
-    epochs = leader_epochs(topic, session.node.placement, numbers)
+    leaders = leaders_of(topic, session.node.placement, numbers)
     operations = authorized_operations(session, ResourceType.TOPIC, topic.name.name)
     return _Topic(
         error_code=ErrorCode.NONE,
@@ -90,18 +91,24 @@ def _describe(topic: Topic, session: Session, numbers: range) -> _Topic:
         topic_id=topic.uuid,
         is_internal=topic.is_internal,
         partitions=[
-            _Topic.DescribeTopicPartitionsResponsePartition(
-                error_code=ErrorCode.NONE,
-                partition_index=number,
-                leader_id=leader,
-                leader_epoch=epoch,
-                replica_nodes=[leader],
-                isr_nodes=[leader],
-                eligible_leader_replicas=[],
-                last_known_elr=[],
-                offline_replicas=[],
-            )
-            for number, epoch in zip(numbers, epochs, strict=True)
+            _partition(number, leader, epoch)
+            for number, (leader, epoch) in zip(numbers, leaders, strict=True)
         ],
         topic_authorized_operations=to_bits(operations),
+    )
+
+
+def _partition(number: int, leader: int, epoch: int) -> _Partition:
+    has_leader = leader != NO_LEADER
+    replicas = [leader] if has_leader else []
+    return _Partition(
+        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=number,
+        leader_id=leader,
+        leader_epoch=epoch,
+        replica_nodes=replicas,
+        isr_nodes=replicas,
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[],
     )

@@ -6,10 +6,10 @@ v7   incremental fetch sessions (KIP-227), see ``fetching.new_fetch``
 v9   current_leader_epoch (KIP-320)
 v10  zstd (KIP-110)
 v11  rack id (KIP-392); there is one replica, no preferred one
-v12  flexible encoding, last_fetched_epoch (KIP-595)
+v12  flexible encoding, last_fetched_epoch (KIP-595); the current leader with an error
 v13  topic ids (KIP-516)
 v15  ReplicaState instead of replica_id (KIP-903); only consumers fetch here
-v16  node_endpoints (KIP-951)
+v16  node_endpoints: the addresses of those leaders (KIP-951)
 v17  replica directory id (KIP-853), v18 high watermark of the follower; both ignored
 
 The response has whole batches, the first even if it begins before the requested offset or is

@@ -16,7 +16,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorRespo
 
 from adapters.kafka.codecs.metadata_codec import BrokerAddress
 from adapters.kafka.errors import ErrorCode
-from adapters.kafka.groups.coordinator import check_group
+from adapters.kafka.groups.coordinator import check_group, group_name
 from adapters.kafka.metadata.broker_addresses import brokers
 from adapters.kafka.node.large_requests import slices, yield_to_loop
 from adapters.kafka.session import Session
@@ -37,7 +37,7 @@ _NO_TRANSACTIONS: Final = "This broker does not serve transactions"
 def handle(
     request: FindCoordinatorRequest, session: Session, version: int
 ) -> FindCoordinatorResponse:
-    """Return the coordinator of groups: this node for all of them."""
+    """Return the coordinators of groups: the nodes that own their shards."""
     if version < KEYS_FROM:
         broker, code, message = _find(session, request.key_type, request.key)
         return FindCoordinatorResponse(
@@ -97,6 +97,8 @@ def _find(
         check_group(session, Operation.DESCRIBE, key)
     except Unauthorized as error:
         return NOWHERE, ErrorCode.GROUP_AUTHORIZATION_FAILED, str(error)
-    node_id = session.node.placement.node_id
-    own = next(broker for broker in brokers(session) if broker.node_id == node_id)
-    return own, ErrorCode.NONE, None
+    owner = session.node.groups.owners.owner(group_name(session, key))
+    for broker in brokers(session):
+        if owner is not None and broker.node_id == owner.node_id:
+            return broker, ErrorCode.NONE, None
+    return NOWHERE, ErrorCode.COORDINATOR_NOT_AVAILABLE, "No node coordinates the group now"

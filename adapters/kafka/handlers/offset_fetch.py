@@ -225,6 +225,7 @@ def _fetch(
     try:
         check_group(session, Operation.DESCRIBE, group_id)
         session.node.cursors.check_loaded()
+        session.node.groups.owners.check(group_name(session, group_id))
     except GatewayError as error:
         return group_code_of(error), []
     if asked is None:

@@ -5,6 +5,7 @@ v5   log_start_offset in the response (KIP-107)
 v7   zstd (KIP-110)
 v8   error messages in the response (KIP-467)
 v9   flexible encoding (KIP-482)
+v10  the current leader beside NOT_LEADER_OR_FOLLOWER, with its address (KIP-951)
 v13  topic ids (KIP-516)
 
 In topics with ``delay.enable`` records with a header ``deliver-at`` in the future are delayed; if
@@ -26,6 +27,7 @@ from adapters.kafka.codecs.produce_codec import (
     decode_produce_request,
     encode_produce_response,
 )
+from adapters.kafka.metadata.broker_addresses import other_brokers
 from adapters.kafka.node.large_requests import topic_slices, yield_to_loop
 from adapters.kafka.producing.batch_appends import Outcomes, append_batches
 from adapters.kafka.producing.produce_results import (
@@ -63,7 +65,7 @@ def handle(
 ) -> None:
     """Append the valid batches of the request; respond when they are durable."""
     outcomes: Outcomes = []
-    done = partial(reply.guard, _answer, outcomes, version, request.acks, reply)
+    done = partial(reply.guard, _answer, session, outcomes, version, request.acks, reply)
     append_batches(session, request.topics, _refusal(request), version, outcomes, (), done)
 
 
@@ -104,7 +106,7 @@ async def handle_large(
         return
     reply(
         await session.node.large_request_thread.run(
-            encode_slices, version, request.topics, done
+            encode_slices, version, request.topics, done, other_brokers(session)
         )
     )
 
@@ -117,7 +119,8 @@ def _refusal(request: ProduceRequest) -> GatewayError | None:
     return None
 
 
-def _answer(
+def _answer(  # noqa: PLR0917 - bound to each request
+    session: Session,
     outcomes: Outcomes,
     version: int,
     acks: int,
@@ -128,4 +131,5 @@ def _answer(
         check_without_reply(outcomes, failure)
         reply(None)
         return
-    reply(encode_produce_response(version, produce_results(outcomes, failure)))
+    results = produce_results(outcomes, failure)
+    reply(encode_produce_response(version, results, other_brokers(session)))

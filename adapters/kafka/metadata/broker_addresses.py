@@ -1,7 +1,14 @@
 """Addresses of the brokers, as clients of a listener see them."""
 
+from collections.abc import Sequence
+
 from adapters.kafka.codecs.metadata_codec import BrokerAddress
 from adapters.kafka.session import Session
+
+
+def other_brokers(session: Session) -> Sequence[BrokerAddress]:
+    """Return ``brokers``, for answers that name other leaders; nothing if this node owns all."""
+    return () if session.node.placement.owns_all else brokers(session)
 
 
 def brokers(session: Session) -> list[BrokerAddress]:

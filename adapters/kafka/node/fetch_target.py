@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from adapters.kafka.codecs.current_leader import current_leader
 from adapters.kafka.codecs.fetch_codec import FetchPartition, FetchResult
 from adapters.kafka.errors import ErrorCode, code_of
 from gateway.errors import GatewayError
@@ -28,11 +29,13 @@ class FetchTarget:
         partition = self.partition
         code = ErrorCode.NONE if self.error is None else code_of(self.error)
         if partition is None:
-            return FetchResult(self.request.number, code, -1, -1, ())
+            leader = current_leader(self.error)
+            return FetchResult(self.request.number, code, -1, -1, (), leader)
         return FetchResult(
             self.request.number,
             code,
             partition.high_watermark,
             partition.log_start_offset,
             self.batches,
+            None if self.error is None else current_leader(self.error),
         )

@@ -4,15 +4,15 @@ Two layers, both by version of the API. The bytes of one topic are valid until i
 change, so a new topic does not cause the others to be encoded again. A list of all topics is
 valid for one principal, until any topic or rule changes. For the loop's thread only.
 
-The leader epochs of a placement are assumed not to change while the node runs; a placement that
-moves slots between nodes has to create a new cache.
+All is dropped when the owner or the epoch of a shard changes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from adapters.kafka.codecs.metadata_codec import (
+    NO_LEADER,
     MetadataResponseTopic,
     encode_topic,
     encode_topics,
@@ -42,6 +42,12 @@ class MetadataCache:
         self._placement = placement
         self._encoded_topics: dict[int, dict[UUID, tuple[int, bytes]]] = {}
         self._lists: dict[tuple[int, str, Principal], _CachedList] = {}
+        self._lists_bytes = 0
+        placement.on_change.append(self._forget)
+
+    def _forget(self, _shards: Collection[int]) -> None:
+        self._encoded_topics.clear()
+        self._lists.clear()
         self._lists_bytes = 0
 
     def topic_list(
@@ -96,15 +102,18 @@ def topic_response(
 ) -> MetadataResponseTopic:
     """Return the response for an existing topic, without authorized operations.
 
-    ``common_epoch`` is the leader epoch of all shards if they have the same: it saves hashing each
-    partition to its slot, nearly all of the work (0.02 s instead of 0.38 s for 100,000).
+    ``common_epoch`` is the leader epoch of all shards if they have the same, and are this node's:
+    it saves hashing each partition to its slot, nearly all of the work (0.02 s instead of 0.38 s
+    for 100,000).
     """
     count = len(topic.partition_ids)
-    epochs = (
-        leader_epochs(topic, placement, range(count))
-        if common_epoch is None
-        else [common_epoch] * count
-    )
+    leader_ids: list[int] | None = None
+    if common_epoch is None:
+        leaders = leaders_of(topic, placement, range(count))
+        epochs = [epoch for _, epoch in leaders]
+        leader_ids = None if placement.owns_all else [leader for leader, _ in leaders]
+    else:
+        epochs = [common_epoch] * count
     return MetadataResponseTopic(
         ErrorCode.NONE,
         topic.name.name,
@@ -112,15 +121,24 @@ def topic_response(
         is_internal=topic.is_internal,
         leader_id=placement.node_id,
         leader_epochs=epochs,
+        leader_ids=leader_ids,
     )
 
 
-def leader_epochs(topic: Topic, placement: Placement, numbers: range) -> list[int]:
-    """Return the leader epochs of the partitions ``numbers``."""
-    return [placement.epoch(shard_of(topic, n, placement)) for n in numbers]
+def leaders_of(topic: Topic, placement: Placement, numbers: range) -> list[tuple[int, int]]:
+    """Return (id of the leader, leader epoch) of the partitions ``numbers``."""
+    leaders = []
+    for number in numbers:
+        shard = shard_of(topic, number, placement)
+        owner = placement.owner(shard)
+        leader_id = NO_LEADER if owner is None else owner.node_id
+        leaders.append((leader_id, placement.epoch(shard)))
+    return leaders
 
 
 def _common_epoch(placement: Placement) -> int | None:
-    """Return the leader epoch of all shards, None if they differ."""
+    """Return the leader epoch of all shards; None if they differ, or are not all this node's."""
+    if not placement.owns_all:
+        return None
     epochs = {placement.epoch(shard) for shard in range(placement.shard_count)}
     return epochs.pop() if len(epochs) == 1 else None

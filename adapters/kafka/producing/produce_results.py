@@ -1,6 +1,10 @@
 """Results of a Produce request: from the outcomes of its batches to the response."""
 
+from collections.abc import Sequence
+
 from adapters.kafka.codec import TopicRef
+from adapters.kafka.codecs.current_leader import current_leader
+from adapters.kafka.codecs.metadata_codec import BrokerAddress
 from adapters.kafka.codecs.produce_codec import ProducedResult, encode_produce_response
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.node.large_requests import join_slices
@@ -25,14 +29,17 @@ def produce_results(
 
 
 def encode_slices(
-    version: int, topics: Topics, done: list[tuple[Outcomes, GatewayError | None]]
+    version: int,
+    topics: Topics,
+    done: list[tuple[Outcomes, GatewayError | None]],
+    nodes: Sequence[BrokerAddress],
 ) -> bytes:
     """Encode the response, in a thread; outcomes are freed slice by slice, not all at once."""
     results = []
     for outcomes, failure in done:
         results.append(produce_results(outcomes, failure))
         outcomes.clear()
-    return encode_produce_response(version, join_slices(topics, results))
+    return encode_produce_response(version, join_slices(topics, results), nodes)
 
 
 def check_without_reply(outcomes: Outcomes, failure: GatewayError | None) -> None:
@@ -47,7 +54,8 @@ def check_without_reply(outcomes: Outcomes, failure: GatewayError | None) -> Non
 
 def _result(number: int, outcome: Outcome, failure: GatewayError | None) -> ProducedResult:
     if isinstance(outcome, GatewayError):
-        return ProducedResult(number, _code(outcome), -1, -1, -1, str(outcome) or None)
+        leader = current_leader(outcome)
+        return ProducedResult(number, _code(outcome), -1, -1, -1, str(outcome) or None, leader)
     if failure is not None:
         return ProducedResult(number, _code(failure), -1, -1, -1, str(failure) or None)
     partition = outcome.partition

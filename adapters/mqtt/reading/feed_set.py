@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import structlog
 
@@ -66,11 +66,13 @@ class FeedSet:
             await self._ensure(name, route)
         self._topics.on_changed.append(self._on_changed)
         self._topics.on_deleted.append(self._on_deleted)
+        self._broker.placement.on_change.append(self._follow_owners)
 
     def stop(self) -> None:
         """Follow no more."""
         self._topics.on_changed.remove(self._on_changed)
         self._topics.on_deleted.remove(self._on_deleted)
+        self._broker.placement.on_change.remove(self._follow_owners)
         for task in self._tasks:
             task.cancel()
         for partition_id in tuple(self._by_partition):
@@ -122,7 +124,10 @@ class FeedSet:
         return sum(catch_up.records_scanned for catch_up in self._catch_ups.values())
 
     def target(self, routed: RoutedTopic) -> Partition:
-        """Return the partition of a message. Error: ``TopicNotFound``, for a moment only."""
+        """Return the partition of a message.
+
+        Errors: ``TopicNotFound``, for a moment only; ``NotLeader`` for another node's.
+        """
         if self._revision != self._topics.revision:
             self._revision = self._topics.revision
             self._all_routes.forget()
@@ -165,7 +170,7 @@ class FeedSet:
     def _follow(self, topic: Topic) -> None:
         route = self._routes[topic.name.name]
         for number, partition_id in enumerate(topic.partition_ids):
-            if partition_id in self._by_partition:
+            if partition_id in self._by_partition or not self._broker.owns(topic, number):
                 continue
             partition = self._broker.partition(topic, number)
             feed = Feed(
@@ -180,6 +185,18 @@ class FeedSet:
             feed.on_new_foreign = self._on_foreign
             self._by_partition[partition_id] = feed
             self._catch_ups[partition_id] = CatchUp(feed, self._matcher, self._pace)
+
+    def _follow_owners(self, _shards: Collection[int]) -> None:
+        """Drop the feeds of partitions that left, and follow those that came."""
+        self._revision = -1  # targets are looked up again
+        for name in self._routes:
+            topic = self._topics.find(TopicName(DEFAULT_NAMESPACE, name))
+            if topic is None:
+                continue
+            for number, partition_id in enumerate(topic.partition_ids):
+                if not self._broker.owns(topic, number):
+                    self._drop(partition_id)
+            self._follow(topic)
 
     def _on_foreign(self, run: PublishRun) -> None:
         if self.on_new_foreign is not None:

@@ -17,6 +17,7 @@ from gateway.groups.cursors import CursorManager
 from gateway.groups.manager import GroupManager
 from gateway.kernel import Kernel
 from gateway.model import TopicName
+from gateway.placement import Placement
 from tests.support.held_storage import HeldStorage
 from tests.support.kafka_wire import (
     FETCH,
@@ -86,13 +87,17 @@ async def running(
     partitions: int = 2,
     user: str | None = None,
     has_groups: bool = False,
+    placement: Placement | None = None,
 ) -> AsyncIterator[Live]:
     settings = Settings(
         node=NodeConfig(data_dir=tmp_path),
         broker=BrokerConfig.model_validate(broker or {}),
     )
     users = {} if user is None else {user: "password"}
-    async with running_kernel(settings, ManualClock(), users=users) as (kernel, storage):
+    async with running_kernel(settings, ManualClock(), users=users, placement=placement) as (
+        kernel,
+        storage,
+    ):
         await kernel.topics.create(TopicName("default", "orders"), partitions=partitions)
         kernel.topics.on_deleted.append(
             lambda topic: kernel.broker.delete_topic(topic, lambda _error: None)

@@ -20,6 +20,7 @@ from gateway.errors import (
 from gateway.groups.cursors import Commit, CursorManager
 from gateway.groups.manager import GROUP_ID_CHARS_MAX, GroupManager
 from gateway.groups.model import GroupName, GroupState, JoinResult
+from gateway.groups.owners import GroupOwners
 from gateway.groups.store import decode_group, encode_group
 from gateway.sharded_stream import ShardedStream
 from gateway.streams import VALUE_BYTES_MAX
@@ -142,7 +143,8 @@ class TestRequests:
 
     async def test_before_it_is_loaded_it_says_so(self, house: House) -> None:
         stream = await ShardedStream.open("__cursors", house.broker, house.topics, house.clock)
-        groups = GroupManager(CursorManager(stream, house.clock, GROUPS), house.clock, GROUPS)
+        cursors = CursorManager(stream, house.clock, GROUPS)
+        groups = GroupManager(cursors, house.clock, GROUPS, GroupOwners(house.broker.placement))
         answers: list[JoinResult] = []
 
         groups.join(NAME, request(), answers.append)

@@ -1,0 +1,111 @@
+"""A whole node in a thread of the test's process, whose shards the test gives away."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final, Self, TypeVar
+from unittest.mock import patch
+
+from gateway import main
+from gateway.config.loader import load_settings
+from gateway.kernel import Kernel
+from gateway.testing.placement import SettablePlacement
+from gateway.testing.ports import free_port
+
+STARTED_WITHIN_S: Final = 120.0
+SHARDS: Final = 64
+
+Result = TypeVar("Result")
+
+
+class _Node(main._Node):
+    """Node that keeps its kernel for the test."""
+
+    kernel: Kernel | None = None
+
+    async def _start_adapters(self, kernel: Kernel, stack: AsyncExitStack) -> None:
+        self.kernel = kernel
+        await super()._start_adapters(kernel, stack)
+
+
+class PlacedNode:
+    """A node with some adapters, on free ports of 127.0.0.1.
+
+    Its internal streams have one partition, in shard 0, which it keeps.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        adapters: Sequence[str],
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        self.ports = {name: free_port() for name in adapters}
+        self.admin_port = free_port()
+        self.placement = SettablePlacement(SHARDS, epoch=5)
+        assignments = {
+            "node.data_dir": data_dir,
+            "admin.bind": f"127.0.0.1:{self.admin_port}",
+            **{
+                f"adapters.{name}.bind": f"127.0.0.1:{port}"
+                for name, port in self.ports.items()
+            },
+            **(settings or {}),
+        }
+        file = data_dir.with_name(f"{data_dir.name}.toml")
+        file.write_text("".join(f"[adapters.{name}]\n" for name in adapters))
+        self._settings = load_settings(
+            file=file, assignments=[f"{key}={value}" for key, value in assignments.items()]
+        )
+        self._thread = threading.Thread(target=self._run, name="node")
+        self._started: Future[Kernel] = Future()
+        self.kernel: Kernel
+        self._loop: asyncio.AbstractEventLoop
+        self._stop: asyncio.Event
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.kernel = self._started.result(STARTED_WITHIN_S)
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    def call(self, work: Callable[[], Result]) -> Result:
+        """Run ``work`` on the node's loop; return its result."""
+
+        async def run() -> Result:
+            return work()
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(STARTED_WITHIN_S)
+
+    def give_half(self) -> None:
+        """Give the upper half of the shards to the other node."""
+        self.call(lambda: self.placement.give(range(SHARDS // 2, SHARDS)))
+
+    def take_half(self) -> None:
+        """Take them back."""
+        self.call(lambda: self.placement.take(range(SHARDS // 2, SHARDS)))
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        node = _Node(self._settings)
+        try:
+            async with AsyncExitStack() as stack:
+                with patch.object(main, "SingleNode", lambda *_args, **_keys: self.placement):
+                    await node._start(stack)
+                assert node.kernel is not None
+                self._started.set_result(node.kernel)
+                await self._stop.wait()
+        except BaseException as error:
+            if not self._started.done():
+                self._started.set_exception(error)
+            raise
