@@ -34,7 +34,7 @@ class _Node(main._Node):
 class PlacedNode:
     """A node with some adapters, on free ports of 127.0.0.1.
 
-    Its internal streams have one partition, in shard 0, which it keeps.
+    It has 64 shards, all of them at first.
     """
 
     def __init__(
@@ -42,7 +42,9 @@ class PlacedNode:
         data_dir: Path,
         adapters: Sequence[str],
         settings: Mapping[str, object] | None = None,
+        topics: Mapping[str, int] | None = None,
     ) -> None:
+        """``topics``: the partition counts of topics that the config declares, by name."""
         self.ports = {name: free_port() for name in adapters}
         self.admin_port = free_port()
         self.placement = SettablePlacement(SHARDS, epoch=5)
@@ -56,7 +58,10 @@ class PlacedNode:
             **(settings or {}),
         }
         file = data_dir.with_name(f"{data_dir.name}.toml")
-        file.write_text("".join(f"[adapters.{name}]\n" for name in adapters))
+        lines = [f"[adapters.{name}]" for name in adapters]
+        for name, partitions in (topics or {}).items():
+            lines += ["[[topics]]", f'name = "{name}"', f"partitions = {partitions}"]
+        file.write_text("\n".join(lines))
         self._settings = load_settings(
             file=file, assignments=[f"{key}={value}" for key, value in assignments.items()]
         )
