@@ -37,9 +37,9 @@ UPPER: Final = SHARDS // 2
 FETCH, PRODUCE, JOIN, METADATA = 1, 0, 11, 3
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacedNode]:
-    folder = tmp_path_factory.mktemp("moving") / "data"
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[PlacedNode]:
+    folder = tmp_path / "data"
     settings = {"adapters.mqtt.websocket.enabled": "false", "adapters.mqtt.sys_interval_s": 0}
     topics = {"t": PARTITIONS, "mqtt": PARTITIONS}
     with PlacedNode(folder, ["kafka", "mqtt", "sqs"], settings, topics) as node:
@@ -47,15 +47,14 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacedNode]:
 
 
 @pytest.fixture
-def half(node: PlacedNode) -> Iterator[Half]:
+def half(node: PlacedNode) -> Half:
     """A node that still has all of its shards; ``given`` names what lies in the upper half."""
     topic = node.kernel.topics.get(TopicName("default", "t"))
     away = [shard_of(topic, n, node.placement) >= UPPER for n in range(PARTITIONS)]
     groups = {shard_of_group("default", f"g{n}", SHARDS) >= UPPER: f"g{n}" for n in range(64)}
-    yield Half(
+    return Half(
         node, topic.uuid, away.index(False), away.index(True), groups[False], groups[True]
     )
-    node.take_half()
 
 
 class _Later:
