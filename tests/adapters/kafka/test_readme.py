@@ -7,7 +7,9 @@ from adapters.kafka.handlers import APIS
 
 README = Path("adapters/kafka/README.md")
 ROOT = Path(__file__).resolve().parents[3]
-ROW = re.compile(r"\| (\d+) \| (\w+) \| (\d+)(?:-(\d+))? \| .*? \| `([^`]+)` \|")
+ROW = re.compile(
+    r"\| (\d+) \| (\w+) \| (\d+)(?:-(\d+))? \| .*? \| (`[^`|]+`(?:, `[^`|]+`)*) \|\n"
+)
 
 
 def rows() -> list[tuple[str, ...]]:
@@ -28,7 +30,8 @@ def test_every_test_that_is_named_is_there() -> None:
 
     missing = [
         path
-        for *_, path in rows()
+        for *_, paths in rows()
+        for path in paths.strip("`").split("`, `")
         if not (ROOT / path if path.startswith("tests/") else here / path).exists()
     ]
     assert missing == []
