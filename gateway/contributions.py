@@ -1,16 +1,19 @@
-"""Contributions of adapters to the kernel: internal topics, topic configs, header names.
+"""Contributions of adapters to the kernel: internal topics, topic configs, resource types.
 
 An adapter's class says what it adds in its attribute ``CONTRIBUTION``. The node collects them
 once, before the storage opens, and hands them to the managers that need them; nothing is
 registered by an import. Names belong to their adapter: internal topics begin with ``__<adapter>_``,
-topic configs and the adapter's headers with ``<adapter>.``.
+topic configs and the adapter's headers with ``<adapter>.``, resource types with ``<adapter>_``.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gateway import registry
+from gateway.auth.ports import KERNEL_TYPES, PatternKind, ResourceType
+from gateway.auth.resource_types import ResourceTypes
 from gateway.errors import GatewayError, InvalidTopicName
 from gateway.model import DLQ_PREFIX, check_topic_name
 from gateway.topics.config_specs import SPECS, TopicConfigSpec
@@ -23,6 +26,12 @@ KERNEL_TOPICS: Final = frozenset(
 _KERNEL_PREFIXES: Final = (DLQ_PREFIX, "amqp.", "rocketmq.")  # two are for adapters to come
 
 
+_TYPE_NAME: Final = re.compile(r"[a-z0-9_]{1,32}")  # the store's columns have that length
+_KERNEL_KINDS: Final[Mapping[str, PatternKind]] = {
+    kind.name: kind for one in KERNEL_TYPES for kind in one.patterns
+}
+
+
 class InvalidContribution(GatewayError):
     """Contribution of an adapter that cannot be used, or contradicts another one."""
 
@@ -33,11 +42,13 @@ class Contribution:
 
     ``internal_topics``: names of its internal streams; nobody else may make topics of them.
     ``topic_configs``: configs that any topic may have; ``TopicSettings.contributed`` has their
-    values.
+    values. ``resource_types``: types of resources that access rules may name, with the kinds of
+    their patterns.
     """
 
     internal_topics: tuple[str, ...] = ()
     topic_configs: Mapping[str, TopicConfigSpec] = field(default_factory=dict)
+    resource_types: tuple[ResourceType, ...] = ()
 
 
 class Contributions:
@@ -60,6 +71,8 @@ class Contributions:
                 _check_spec(adapter, name, spec)
                 contributed[name] = specs[name] = spec
         self._internal_topics = frozenset(internal_topics)
+        self.resource_types = ResourceTypes(_resource_types(by_adapter or {}))
+        """Resource types of access rules: the kernel's and those that are contributed."""
         self.specs: Mapping[str, TopicConfigSpec] = dict(sorted(specs.items()))
         """All topic configs: the kernel's and those that are contributed, by name."""
         self.contributed_specs: Mapping[str, TopicConfigSpec] = contributed
@@ -130,6 +143,39 @@ def _check_spec(adapter: str, name: str, spec: TopicConfigSpec) -> None:
     if wrong := spec.check(spec.default):
         msg = f"adapter {adapter!r}: topic config {name!r}: default {spec.default!r} {wrong}"
         raise InvalidContribution(msg)
+
+
+def _resource_types(by_adapter: Mapping[str, Contribution]) -> list[ResourceType]:
+    origins = {one.name: "the kernel" for one in KERNEL_TYPES}
+    found = []
+    for adapter, contribution in by_adapter.items():
+        for one in contribution.resource_types:
+            if one.name in origins:
+                raise _twice(f"resource type {one.name!r}", origins[one.name], adapter)
+            if wrong := _wrong_type(adapter, one):
+                msg = f"adapter {adapter!r}: resource type {one.name!r}: {wrong}"
+                raise InvalidContribution(msg)
+            origins[one.name] = f"adapter {adapter!r}"
+            found.append(one)
+    return found
+
+
+def _wrong_type(adapter: str, resource: ResourceType) -> str | None:
+    names = [one.name for one in resource.patterns]
+    if not resource.name.startswith(f"{adapter}_"):
+        return f"its name does not begin with {adapter + '_'!r}"
+    for name in (resource.name, *names):
+        if not _TYPE_NAME.fullmatch(name):
+            return f"{name!r} is not 1 to 32 lowercase letters, digits and '_'"
+    for kind in resource.patterns:
+        own = _KERNEL_KINDS.get(kind.name)
+        if own is not None and kind is not own:
+            return f"pattern kind {kind.name!r} is the kernel's"
+        if names.count(kind.name) > 1:
+            return f"pattern kind {kind.name!r} is there twice"
+        if resource.closes and kind.matches is None:
+            return f"pattern kind {kind.name!r} has no matches, and the kernel decides"
+    return None if names else "it has no pattern kind"
 
 
 def _twice(what: str, first: str, adapter: str) -> InvalidContribution:

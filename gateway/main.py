@@ -312,7 +312,13 @@ class _Node:
         declared = await read_declared(self._settings.users, users)
         await users.load()
         users.declare(declared.users)
-        rules = RuleBook(metadata, users, static_rules=config.rules, default=config.default)
+        rules = RuleBook(
+            metadata,
+            users,
+            static_rules=config.rules,
+            default=config.default,
+            types=self._contributions.resource_types,
+        )
         await rules.load()
         stack.push_async_callback(rules.close)
         access_keys = AccessKeys(metadata)

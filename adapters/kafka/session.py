@@ -56,7 +56,7 @@ class Session:
 
         In rules, resources outside of the default namespace are named ``namespace/name``.
         """
-        if self.namespace != DEFAULT_NAMESPACE and resource_type is not ResourceType.CLUSTER:
+        if self.namespace != DEFAULT_NAMESPACE and resource_type != ResourceType.CLUSTER:
             name = f"{self.namespace}/{name}"
         return self.node.authorizer.allows(self.principal, operation, resource_type, name)
 

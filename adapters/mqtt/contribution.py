@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from adapters.mqtt.rule_types import MQTT_TOPIC
 from gateway.contributions import Contribution
 
 INBOUND_TOPIC: Final = "__mqtt_inbound"
@@ -10,5 +11,6 @@ SESSIONS_TOPIC: Final = "__mqtt_sessions"
 SHARES_TOPIC: Final = "__mqtt_shares"
 
 CONTRIBUTION: Final = Contribution(
-    internal_topics=(INBOUND_TOPIC, RETAINED_TOPIC, SESSIONS_TOPIC, SHARES_TOPIC)
+    internal_topics=(INBOUND_TOPIC, RETAINED_TOPIC, SESSIONS_TOPIC, SHARES_TOPIC),
+    resource_types=(MQTT_TOPIC,),
 )

@@ -1,11 +1,12 @@
 """REST for rules: ``/v1/rules``. A rule has no name; its fields identify it.
 
 ``GET`` lists those of the store and of the config file (``source``), ``POST`` adds one, and
-``DELETE`` removes the one that its query parameters say; they are the keys of ``RuleText``. What
-MQTT clients do is called ``publish`` and ``subscribe``.
+``DELETE`` removes the one that its query parameters say; they are the keys of ``RuleText``. Without
+a pattern, the type of resource has one: ``literal``, or ``any`` without a name, where it can.
+Resources, patterns and operations are checked against those of the node's adapters.
 """
 
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import ValidationError
 from starlette.requests import Request
@@ -15,14 +16,11 @@ from starlette.routing import Route
 from gateway.admin.requests import NotFound, changes, read_body
 from gateway.admin.state import AdminState
 from gateway.auth.audit import rule_text
-from gateway.auth.ports import EVERYBODY, ResourceType, Rule
-from gateway.auth.rule_words import MQTT_WORDS, to_rule
+from gateway.auth.ports import EVERYBODY, Rule
+from gateway.auth.rule_words import to_rule
 from gateway.auth.rules import RuleBook
-from gateway.config.auth import AuthOperation
 from gateway.config.base import FrozenConfig
 from gateway.errors import InvalidRequest, PolicyViolation
-
-_MQTT_NAMES: Final = {operation: word for word, operation in MQTT_WORDS.items()}
 
 
 class RuleNotFound(NotFound):
@@ -33,9 +31,9 @@ class RuleText(FrozenConfig):
     """Rule with the keys of ``[[auth.rules]]``."""
 
     effect: Literal["allow", "deny"]
-    operation: AuthOperation | Literal["publish", "subscribe"]
-    resource: Literal["topic", "group", "cluster", "transactional_id", "mqtt_topic"]
-    pattern: Literal["literal", "prefix", "any", "filter", "eq"]
+    operation: str
+    resource: str
+    pattern: str = ""
     name: str = ""
     principal: str = EVERYBODY
     client: str = EVERYBODY
@@ -53,13 +51,14 @@ def routes(state: AdminState) -> list[Route]:
         return JSONResponse({"rules": found})
 
     async def add(request: Request) -> Response:
-        rule = to_rule(await read_body(request, RuleText))
+        rule = to_rule(await read_body(request, RuleText), _book(state).types)
         with changes(state.running(), request, "rule.add", rule_text(rule)):
             await _book(state).add_rules([rule])
         return JSONResponse(_shown(rule, "store"), 201)
 
     async def delete(request: Request) -> Response:
-        book, rule = _book(state), to_rule(_asked(request))
+        book, words = _book(state), _asked(request)
+        rule = _of_adapter_off(book, words) or to_rule(words, book.types)
         if rule in book.stored_rules():
             with changes(state.running(), request, "rule.remove", rule_text(rule)):
                 await book.delete_rules([rule])
@@ -84,13 +83,27 @@ def _asked(request: Request) -> RuleText:
         raise InvalidRequest(f"{detail['loc'][0]}: {detail['msg']}") from error
 
 
+def _of_adapter_off(book: RuleBook, words: RuleText) -> Rule | None:
+    """Return the stored rule of a type that nothing of this node knows, if it is meant."""
+    wanted = words.model_dump()
+    for rule in book.stored_rules():
+        shown = _shown(rule, "store")
+        if not rule.resource_type.patterns and all(
+            shown[key] == value
+            for key, value in wanted.items()
+            if (key, value) != ("pattern", "")
+        ):
+            return rule
+    return None
+
+
 def _shown(rule: Rule, source: str) -> dict[str, str]:
-    is_mqtt = rule.resource_type is ResourceType.MQTT_TOPIC
+    own = {operation: word for word, operation in rule.resource_type.words.items()}
     return {
         "effect": "allow" if rule.allow else "deny",
-        "operation": (_MQTT_NAMES if is_mqtt else {}).get(rule.operation, rule.operation.value),
-        "resource": rule.resource_type.value,
-        "pattern": rule.pattern_kind.value,
+        "operation": own.get(rule.operation, rule.operation.value),
+        "resource": rule.resource_type.name,
+        "pattern": rule.pattern_kind.name,
         "name": rule.pattern,
         "principal": rule.principal,
         "client": rule.client,

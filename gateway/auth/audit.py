@@ -92,7 +92,7 @@ def rule_text(rule: Rule) -> str:
     """
     text = (
         f"{'allow' if rule.allow else 'deny'} {rule.operation.value} on "
-        f"{rule.resource_type.value} {rule.pattern_kind.value} {rule.pattern}".rstrip()
+        f"{rule.resource_type.name} {rule.pattern_kind.name} {rule.pattern}".rstrip()
     )
     narrow = {"protocol": rule.protocol, "host": rule.host, "client": rule.client}
     limits = "".join(f" {name} {value}" for name, value in narrow.items() if value != "*")

@@ -2,13 +2,15 @@
 
 Standard library only. Rules speak of users, operations and resources, never of a protocol's own
 commands; each adapter maps its commands to operations, and its resource names to the gateway's
-(a topic outside of the default namespace is named ``namespace/name``). What MQTT clients call
-topics is a resource of its own: many of those names are one topic of the log.
+(a topic outside of the default namespace is named ``namespace/name``). Adapters contribute further
+types of resources, and how their rules select names.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+import operator
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 from gateway.auth.scram import ScramCredential, ScramMechanism
 from gateway.errors import InvalidRequest
@@ -49,24 +51,105 @@ class Operation(Enum):
     ALL = "all"
 
 
-class ResourceType(Enum):
-    """Type of a guarded resource."""
+@dataclass(frozen=True, slots=True)
+class PatternKind:
+    """How a rule's pattern selects names. Kinds of one name are equal.
 
-    TOPIC = "topic"
-    GROUP = "group"
-    CLUSTER = "cluster"
-    TRANSACTIONAL_ID = "transactional_id"
-    MQTT_TOPIC = "mqtt_topic"  # READ is to subscribe, WRITE to publish
+    ``matches`` is called with the pattern and a name; a kind without it is for types of resources
+    whose adapter decides. ``misuse`` is the error of a rule for a type that lacks the kind.
+    """
+
+    name: str
+    matches: Callable[[str, str], bool] | None = field(default=None, compare=False, repr=False)
+    misuse: str = field(default="", compare=False, repr=False)
+
+    LITERAL: ClassVar["PatternKind"]
+    PREFIX: ClassVar["PatternKind"]
+    ANY: ClassVar["PatternKind"]
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
 
-class PatternKind(Enum):
-    """How a rule's pattern selects names."""
+def _is_prefix(pattern: str, name: str) -> bool:
+    return name.startswith(pattern)
 
-    LITERAL = "literal"
-    PREFIX = "prefix"
-    ANY = "any"
-    FILTER = "filter"  # MQTT's topic filter, in which %c and %u are the client's own names
-    EQ = "eq"  # the same, but as it is written: what it matches is another matter
+
+def _is_any(_pattern: str, _name: str) -> bool:
+    return True
+
+
+PatternKind.LITERAL = PatternKind("literal", operator.eq)
+PatternKind.PREFIX = PatternKind("prefix", _is_prefix)
+PatternKind.ANY = PatternKind("any", _is_any)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceType:
+    """Type of a guarded resource. Types of one name are equal.
+
+    The kernel's own are the constants below; adapters contribute theirs. A type without
+    ``patterns`` is unknown on this node: its adapter is off, and its rules are kept.
+    """
+
+    name: str
+    patterns: tuple[PatternKind, ...] = field(default=(), compare=False, repr=False)
+    """Kinds that its rules may have; the first is that of a rule which does not say."""
+    words: Mapping[str, Operation] = field(default_factory=dict, compare=False, repr=False)
+    """Its own words for operations, which commands and files may use."""
+    plural: str = field(default="", compare=False, repr=False)
+    """Words for its resources in errors; empty: its name."""
+    misuse: str = field(default="", compare=False, repr=False)
+    """Error of a rule with another kind of pattern; empty: the kinds are listed."""
+    clients: str = field(default="", compare=False, repr=False)
+    """Plural for clients whose identifiers rules may name; empty: they name none."""
+    check: Callable[["Rule"], str | None] | None = field(
+        default=None, compare=False, repr=False
+    )
+    """Further check of a rule: returns what is wrong, or None."""
+    closes: bool = field(default=True, compare=False, repr=False)
+    """Whether the kernel decides, and a rule closes its resource to those it does not allow.
+
+    If not, the adapter decides, by ``Authorizer.filter_rules``.
+    """
+    is_cluster: bool = field(default=False, compare=False, repr=False)
+    """Whether its operations are the administrators' where login is required."""
+    has_namespaces: bool = field(default=False, compare=False, repr=False)
+    """Whether ``/`` in a name separates a namespace, which no prefix without one allows."""
+
+    TOPIC: ClassVar["ResourceType"]
+    GROUP: ClassVar["ResourceType"]
+    CLUSTER: ClassVar["ResourceType"]
+    TRANSACTIONAL_ID: ClassVar["ResourceType"]
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    @property
+    def title(self) -> str:
+        """Words for its resources."""
+        return self.plural or self.name
+
+    def pattern_for(self, name: str) -> PatternKind:
+        """Return the kind of a rule that says none. The type is known."""
+        return (
+            PatternKind.ANY
+            if not name and PatternKind.ANY in self.patterns
+            else self.patterns[0]
+        )
+
+
+_ALL_KINDS: Final = (PatternKind.LITERAL, PatternKind.PREFIX, PatternKind.ANY)
+ResourceType.TOPIC = ResourceType("topic", _ALL_KINDS, has_namespaces=True)
+ResourceType.GROUP = ResourceType("group", _ALL_KINDS)
+ResourceType.CLUSTER = ResourceType("cluster", _ALL_KINDS, is_cluster=True)
+ResourceType.TRANSACTIONAL_ID = ResourceType("transactional_id", _ALL_KINDS)
+KERNEL_TYPES: Final = (
+    ResourceType.TOPIC,
+    ResourceType.GROUP,
+    ResourceType.CLUSTER,
+    ResourceType.TRANSACTIONAL_ID,
+)
 
 
 class Rule(NamedTuple):
@@ -84,16 +167,16 @@ class Rule(NamedTuple):
     allow: bool = True
     protocol: str = EVERYBODY
     host: str = EVERYBODY
-    client: str = EVERYBODY  # the identifier that an MQTT client says it has
+    client: str = EVERYBODY  # the identifier that a client says it has
 
 
 def check_rule(rule: Rule) -> Rule:
     """Return ``rule`` if it is valid, else raise ``InvalidRequest``."""
-    if rule.pattern_kind is PatternKind.ANY and rule.pattern:
-        msg = f"a rule for any {rule.resource_type.value} names none, not {rule.pattern[:80]!r}"
+    if rule.pattern_kind == PatternKind.ANY and rule.pattern:
+        msg = f"a rule for any {rule.resource_type.name} names none, not {rule.pattern[:80]!r}"
         raise InvalidRequest(msg)
-    if rule.pattern_kind is not PatternKind.ANY and not rule.pattern:
-        msg = f"a {rule.pattern_kind.value} rule needs a name"
+    if rule.pattern_kind != PatternKind.ANY and not rule.pattern:
+        msg = f"a {rule.pattern_kind.name} rule needs a name"
         raise InvalidRequest(msg)
     names = (rule.principal, rule.protocol, rule.host, rule.pattern or EVERYBODY, rule.client)
     for text in names:
@@ -103,35 +186,27 @@ def check_rule(rule: Rule) -> Rule:
     if sum(len(text.encode("utf-8", "surrogatepass")) for text in names) > RULE_BYTES_MAX:
         msg = f"the names of a rule have more than {RULE_BYTES_MAX} bytes in all"
         raise InvalidRequest(msg)
-    _check_filter_rule(rule)
+    _check_type(rule)
     return rule
 
 
-def _check_filter_rule(rule: Rule) -> None:
-    is_filter = rule.pattern_kind in {PatternKind.FILTER, PatternKind.EQ}
-    if is_filter is not (rule.resource_type is ResourceType.MQTT_TOPIC):
-        msg = "a filter is for MQTT topics, and they take no other pattern"
-    elif not is_filter:
-        if rule.client == EVERYBODY:
-            return
-        msg = "a rule for one client identifier is for MQTT topics"
-    elif rule.operation not in {Operation.READ, Operation.WRITE, Operation.ALL}:
-        msg = f"{rule.operation.value}: MQTT clients subscribe (read) and publish (write)"
-    elif rule.protocol != EVERYBODY:
-        msg = "a rule for MQTT topics is for no other protocol, and names none"
-    elif not _is_filter(rule.pattern):
-        msg = f"{rule.pattern[:80]!r}: '+' stands for a whole level, '#' for all that are left"
+def _check_type(rule: Rule) -> None:
+    kind, resource = rule.pattern_kind, rule.resource_type
+    if not resource.patterns:
+        wrong: str | None = f"resource type {resource.name!r} is not known here"
+    elif kind not in resource.patterns:
+        names = ", ".join(one.name for one in resource.patterns)
+        wrong = (
+            resource.misuse
+            or kind.misuse
+            or f"a rule for {resource.name} has one of the patterns {names}"
+        )
+    elif rule.client != EVERYBODY and not resource.clients:
+        wrong = f"a rule for {resource.name} is for no single client identifier"
     else:
-        return
-    raise InvalidRequest(msg)
-
-
-def _is_filter(text: str) -> bool:
-    *levels, last = text.split("/")
-    return not any(
-        "#" in level or ("+" in level and level != "+")
-        for level in (*levels, "" if last == "#" else last)
-    )
+        wrong = resource.check(rule) if resource.check is not None else None
+    if wrong is not None:
+        raise InvalidRequest(wrong)
 
 
 class Verdict(Enum):
@@ -237,9 +312,9 @@ class Authorizer(Protocol):
 
     @property
     def filter_rules(self) -> Sequence[Rule]:
-        """Rules for MQTT topics; they affect no other resource.
+        """Rules for types of resources that their adapters decide; no other resource is affected.
 
-        Without any, what the adapter's own settings say holds.
+        An adapter picks those of its own type.
         """
         ...
 

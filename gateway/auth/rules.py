@@ -3,8 +3,8 @@
 The table is in docs/adr/0014. A rule that denies wins over every rule that allows; what rules
 select and none allows is denied; what no rule selects is allowed where login is not required, and
 elsewhere as ``auth.default`` says. Super users may do everything, whatever rules say. Rules for
-MQTT topics are kept here and decided by the adapter, which knows filters; they are no rules for
-anything else.
+types that adapters decide are kept here, and are no rules for anything else; those of an adapter
+that is off are kept without effect.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -23,6 +23,7 @@ from gateway.auth.ports import (
     Verdict,
     check_rule,
 )
+from gateway.auth.resource_types import ResourceTypes
 from gateway.auth.rule_words import to_rule
 from gateway.config.auth import AuthRule
 from gateway.errors import Overloaded
@@ -57,8 +58,11 @@ class RuleBook:
         static_rules: Iterable[AuthRule] = (),
         super_users: Collection[str] = (),
         default: Literal["allow", "deny"] | None = None,
+        types: ResourceTypes | None = None,
     ) -> None:
         """``default``: the config's ``auth.default``, None where it is not set.
+
+        ``types``: resource types of the node; without them, those of built-in adapters.
 
         Errors: ``InvalidRequest`` for a static rule that makes no sense.
         """
@@ -67,7 +71,8 @@ class RuleBook:
         self.after_change: list[Callable[[], Awaitable[None]]] = []
         self._metadata = metadata
         self._authenticator = authenticator
-        self._static = [parse_rule(rule) for rule in static_rules]
+        self.types = types or ResourceTypes()
+        self._static = [parse_rule(rule, self.types) for rule in static_rules]
         self._super_users = frozenset(super_users)
         self._stored: list[Rule] = []
         self._by_type: dict[ResourceType, list[Rule]] = {}
@@ -84,10 +89,11 @@ class RuleBook:
 
     async def load(self) -> None:
         """Load the stored rules; once, before any other call."""
-        self._adopt(await self._metadata.rules())
+        self._adopt([self.types.resolve(rule) for rule in await self._metadata.rules()])
+        self._warn_of_unknown()
         if self._default is None:
             stored = (await self._metadata.access_settings()).default or _NO_DEFAULT
-            has_static = any(_closes(rule) for rule in self._static)
+            has_static = any(rule.resource_type.closes for rule in self._static)
             self._allows_by_default = stored == "allow" and not has_static
             if self._allows_by_default:
                 log.warning(
@@ -95,6 +101,17 @@ class RuleBook:
                     "as before; set it to allow or deny"
                 )
         self.forget_answers()
+
+    def _warn_of_unknown(self) -> None:
+        unknown = [
+            one.resource_type.name for one in self._stored if not one.resource_type.patterns
+        ]
+        if unknown:
+            log.warning(
+                "rules of adapters that are off are kept, without effect",
+                rules=len(unknown),
+                resources=", ".join(sorted(set(unknown))),
+            )
 
     async def close(self) -> None:
         """Wait for running changes."""
@@ -110,7 +127,7 @@ class RuleBook:
 
     async def add_rules(self, rules: Sequence[Rule]) -> None:
         """Store rules. Errors: ``InvalidRequest``, ``Overloaded``, ``StorageUnavailable``."""
-        checked = [check_rule(rule) for rule in rules]
+        checked = [check_rule(self.types.resolve(rule)) for rule in rules]
         await self._changes.make(self._add(checked))
 
     async def delete_rules(self, rules: Sequence[Rule]) -> None:
@@ -119,7 +136,7 @@ class RuleBook:
 
     async def replace_static(self, rules: Iterable[AuthRule]) -> None:
         """Replace the rules of the config file. Errors: ``InvalidRequest``."""
-        static = [parse_rule(rule) for rule in rules]
+        static = [parse_rule(rule, self.types) for rule in rules]
         await self._changes.make(self._replace_static(static))
 
     async def _replace_static(self, static: list[Rule]) -> None:
@@ -209,9 +226,7 @@ class RuleBook:
             return self.allows_by_default(principal) or _writes_somewhere(
                 self._by_type.get(ResourceType.TOPIC, ()), principal
             )
-        if is_closed or (
-            resource_type is ResourceType.CLUSTER and self._authenticator.required
-        ):
+        if is_closed or (resource_type.is_cluster and self._authenticator.required):
             return False  # operations of the cluster are the administrators'
         return self.allows_by_default(principal)
 
@@ -240,8 +255,11 @@ class RuleBook:
         self._by_type = {}
         filter_rules = []
         for rule in [*self._static, *stored]:
-            if _closes(rule):
-                self._by_type.setdefault(rule.resource_type, []).append(rule)
+            resource = rule.resource_type
+            if not resource.patterns:
+                continue  # of an adapter that is off
+            if resource.closes:
+                self._by_type.setdefault(resource, []).append(rule)
             else:
                 filter_rules.append(rule)
         self.filter_rules = filter_rules
@@ -268,7 +286,7 @@ def decide(
     if any(
         rule.allow
         and rule.operation in enough
-        and not (by_name and rule.pattern_kind is PatternKind.ANY)
+        and not (by_name and rule.pattern_kind == PatternKind.ANY)
         and not _reaches_elsewhere(rule, name)
         for rule in matching
     ):
@@ -282,9 +300,9 @@ def _reaches_elsewhere(rule: Rule, name: str) -> bool:
     Such a rule closes and denies there, and allows nothing. (Names of groups may have a ``/``.)
     """
     return (
-        rule.pattern_kind is PatternKind.PREFIX
-        and rule.resource_type is ResourceType.TOPIC
-        and "/" in name
+        "/" in name
+        and rule.resource_type.has_namespaces
+        and rule.pattern_kind == PatternKind.PREFIX
         and "/" not in rule.pattern
     )
 
@@ -295,11 +313,6 @@ def _writes_somewhere(topic_rules: Sequence[Rule], principal: Principal) -> bool
         for rule in topic_rules
         if is_about(rule, principal)
     )
-
-
-def _closes(rule: Rule) -> bool:
-    """Say whether a rule denies its resource to all others; rules for MQTT topics do not."""
-    return rule.resource_type is not ResourceType.MQTT_TOPIC
 
 
 def is_about(rule: Rule, principal: Principal) -> bool:
@@ -313,13 +326,10 @@ def is_about(rule: Rule, principal: Principal) -> bool:
 
 def selects(rule: Rule, name: str) -> bool:
     """Say whether a rule's pattern selects a name."""
-    if rule.pattern_kind is PatternKind.LITERAL:
-        return rule.pattern == name
-    if rule.pattern_kind is PatternKind.PREFIX:
-        return name.startswith(rule.pattern)
-    return rule.pattern_kind is PatternKind.ANY
+    matches = rule.pattern_kind.matches
+    return matches is not None and matches(rule.pattern, name)
 
 
-def parse_rule(config: AuthRule) -> Rule:
+def parse_rule(config: AuthRule, types: ResourceTypes | None = None) -> Rule:
     """Return the rule of a table `[[auth.rules]]`. Errors: ``InvalidRequest``."""
-    return to_rule(config)
+    return to_rule(config, types or ResourceTypes())

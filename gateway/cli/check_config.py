@@ -4,7 +4,6 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.auth.rules import parse_rule
 from gateway.cli import options
 from gateway.cli.admin_client import settings_of
 from gateway.cli.config_reference import reference
@@ -16,7 +15,7 @@ from gateway.config.loader import load_settings
 from gateway.config.settings import Settings, StorageConfig
 from gateway.config.text import as_tables, format_key, format_value, toml_lines
 from gateway.contributions import Contributions
-from gateway.errors import InvalidConfig, InvalidRequest
+from gateway.errors import InvalidConfig
 from gateway.registry import storage_class
 from gateway.topics.configs import check_configs
 
@@ -69,11 +68,6 @@ def _check_start(settings: Settings) -> None:
             check_configs(configs, specs, can_compact=compacts)
         except InvalidConfig as error:
             raise InvalidSettings(f"{path}: {error}") from error
-    for number, rule in enumerate(settings.auth.rules):
-        try:
-            parse_rule(rule)
-        except InvalidRequest as error:
-            raise InvalidSettings(f"auth.rules[{number}]: {error}") from error
     check_certificates(settings)
 
 

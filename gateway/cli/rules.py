@@ -1,11 +1,13 @@
 """``headgate rules``: access rules, in force for all connections when a command ends."""
 
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from gateway.auth.ports import EVERYBODY, Operation, PatternKind, ResourceType
+from gateway.auth.ports import EVERYBODY, PatternKind
+from gateway.auth.resource_types import ResourceTypes
+from gateway.auth.rule_words import operation_words
 from gateway.cli import options
 from gateway.cli.admin_client import AdminClient
 from gateway.cli.node_commands import confirm, of_node
@@ -13,8 +15,6 @@ from gateway.cli.output import print_rows, say
 from gateway.cli.synonyms import command_group
 
 rules_app = command_group("Access rules of a running node.")
-
-_OPERATIONS: Final = ("publish", "subscribe", *(one.value for one in Operation))
 
 
 class Effect(StrEnum):
@@ -24,23 +24,21 @@ class Effect(StrEnum):
     DENY = "deny"
 
 
-def _operation(text: str) -> str:
-    if text not in _OPERATIONS:
-        msg = f"{text!r} is none of {', '.join(_OPERATIONS)}"
-        raise typer.BadParameter(msg)
-    return text
-
-
 Does = Annotated[Effect, typer.Argument(help="Effect of a match; deny wins.")]
 What = Annotated[
     str,
     typer.Argument(
-        parser=_operation,
         metavar="OPERATION",
         help="publish, subscribe or all for mqtt_topic; read, write, ... or all for others.",
     ),
 ]
-Resource = Annotated[ResourceType, typer.Argument(help="Type of the resource.")]
+Resource = Annotated[
+    str,
+    typer.Argument(
+        help="Type of the resource: topic, group, cluster, transactional_id, mqtt_topic, or one "
+        "of a plug-in."
+    ),
+]
 Name = Annotated[
     str,
     typer.Argument(
@@ -57,6 +55,10 @@ ClientId = Annotated[
 Protocol = Annotated[str, typer.Option(help="For clients of this adapter only.")]
 Host = Annotated[str, typer.Option(help="For clients from this address only.")]
 Prefix = Annotated[bool, typer.Option("--prefix", help="For all names with this prefix.")]
+Pattern = Annotated[
+    str,
+    typer.Option("--pattern", help="Kind of pattern, for types of plug-ins that have more."),
+]
 Eq = Annotated[
     bool,
     typer.Option(
@@ -82,11 +84,11 @@ def add(  # noqa: PLR0913 - one argument per option
     host: Host = EVERYBODY,
     is_prefix: Prefix = False,
     is_eq: Eq = False,
+    pattern: Pattern = "",
 ) -> None:
     """Add a rule. But for mqtt_topic, it closes what it names to those it does not allow."""
-    rule = _rule(
-        effect, operation, resource, name, user, client_id, is_prefix=is_prefix, is_eq=is_eq
-    )
+    pattern = _pattern(pattern, is_prefix=is_prefix, is_eq=is_eq)
+    rule = _rule(effect, operation, resource, name, user, client_id, pattern)
     client.send("POST", "rules", body={**rule, "protocol": protocol, "host": host})
     say("the rule holds")
 
@@ -116,42 +118,49 @@ def remove(  # noqa: PLR0913 - one argument per option
     host: Host = EVERYBODY,
     is_prefix: Prefix = False,
     is_eq: Eq = False,
+    pattern: Pattern = "",
     yes: options.Yes = False,
 ) -> None:
     """Remove the rule with exactly these fields."""
-    rule = _rule(
-        effect, operation, resource, name, user, client_id, is_prefix=is_prefix, is_eq=is_eq
-    )
-    said = f"{effect.value} {operation} {resource.value} {name}".rstrip()
+    pattern = _pattern(pattern, is_prefix=is_prefix, is_eq=is_eq)
+    rule = _rule(effect, operation, resource, name, user, client_id, pattern)
+    said = f"{effect.value} {operation} {resource} {name}".rstrip()
     confirm(lambda: f"Remove the rule {said}?", yes=yes)
     client.send("DELETE", "rules", query={**rule, "protocol": protocol, "host": host})
     say("removed")
 
 
+def _pattern(given: str, *, is_prefix: bool, is_eq: bool) -> str:
+    """Return the pattern's kind; empty: the node has one for the type of resource."""
+    if is_prefix:
+        return PatternKind.PREFIX.name
+    return "eq" if is_eq else given
+
+
+def _check_operation(operation: str, resource: str) -> None:
+    """Refuse a word that no type has; those of plug-ins are known to the node alone."""
+    types = ResourceTypes()
+    known = operation_words(types)
+    if types.find(resource) is not None and operation not in known:
+        msg = f"{operation!r} is none of {', '.join(known)}"
+        raise typer.BadParameter(msg)
+
+
 def _rule(  # noqa: PLR0913, PLR0917 - all that commands ask for
     effect: Effect,
     operation: str,
-    resource: ResourceType,
+    resource: str,
     name: str,
     user: str,
     client_id: str,
-    *,
-    is_prefix: bool,
-    is_eq: bool,
+    pattern: str,
 ) -> dict[str, str]:
-    if is_prefix:
-        pattern = PatternKind.PREFIX
-    elif is_eq:
-        pattern = PatternKind.EQ
-    elif resource is ResourceType.MQTT_TOPIC:
-        pattern = PatternKind.FILTER
-    else:
-        pattern = PatternKind.LITERAL if name else PatternKind.ANY
+    _check_operation(operation, resource)
     return {
         "effect": effect.value,
         "operation": operation,
-        "resource": resource.value,
-        "pattern": pattern.value,
+        "resource": resource,
+        "pattern": pattern,
         "name": name,
         "principal": user,
         "client": client_id,

@@ -8,20 +8,6 @@ from gateway.config.base import FrozenConfig
 
 _DAY_MS: Final = 86_400_000
 
-AuthOperation = Literal[
-    "all",
-    "read",
-    "write",
-    "create",
-    "delete",
-    "alter",
-    "describe",
-    "describe_configs",
-    "alter_configs",
-    "cluster_action",
-    "idempotent_write",
-]
-
 
 class AuthRule(FrozenConfig):
     """One rule of `[[auth.rules]]`: who may, or may not, do what to which resource."""
@@ -36,19 +22,25 @@ class AuthRule(FrozenConfig):
     client: str = Field(
         default="*",
         min_length=1,
-        description="Client identifier, or `*`; for `mqtt_topic` only.",
+        description="Client identifier, or `*`; for types whose rules name clients, such as "
+        "`mqtt_topic`.",
     )
-    operation: Literal[AuthOperation, "publish", "subscribe"] = Field(
+    operation: str = Field(
         default="all",
-        description="Operation; `publish` and `subscribe` are for `mqtt_topic`.",
+        description="Operation: `all`, `read`, `write`, `create`, `delete`, `alter`, `describe`, "
+        "`describe_configs`, `alter_configs`, `cluster_action`, `idempotent_write`; `publish` and "
+        "`subscribe` are for `mqtt_topic`. Plug-ins may have words of their own.",
     )
-    resource: Literal["topic", "group", "cluster", "transactional_id", "mqtt_topic"] = Field(
-        default="topic", description="Kind of resource."
+    resource: str = Field(
+        default="topic",
+        description="Type of the resource: `topic`, `group`, `cluster`, `transactional_id`, "
+        "`mqtt_topic`, or a type that a plug-in has.",
     )
-    pattern: Literal["literal", "prefix", "any", "filter", "eq"] = Field(
+    pattern: str = Field(
         default="any",
-        description="How `name` selects resources; `filter`, and `eq` for a filter as it is "
-        "written, go with `mqtt_topic`.",
+        min_length=1,
+        description="How `name` selects resources: `literal`, `prefix`, `any`; `filter`, and "
+        "`eq` for a filter as it is written, go with `mqtt_topic`; plug-ins may have more.",
     )
     name: str = Field(
         default="",
@@ -62,15 +54,9 @@ class AuthRule(FrozenConfig):
     @model_validator(mode="after")
     def _check_name(self) -> Self:
         if (self.pattern == "any") != (self.name == ""):
-            msg = 'name goes with pattern = "literal", "prefix", "filter" or "eq" only'
-            raise ValueError(msg)
-        if self.resource != "mqtt_topic" and (
-            self.operation in {"publish", "subscribe"} or self.client != "*"
-        ):
-            msg = 'publish, subscribe and client go with resource = "mqtt_topic"'
-            raise ValueError(msg)
-        if (self.pattern in {"filter", "eq"}) != (self.resource == "mqtt_topic"):
-            msg = 'pattern = "filter" or "eq" goes with resource = "mqtt_topic", and with no other'
+            msg = (
+                'name goes with pattern other than "any"; set both, such as pattern = "literal"'
+            )
             raise ValueError(msg)
         return self
 

@@ -8,10 +8,14 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway import registry
+from gateway.auth.resource_types import ResourceTypes
+from gateway.auth.rule_words import to_rule, wrong_word
+from gateway.config.auth import AuthRule
 from gateway.config.base import FrozenConfig, InvalidSettings
 from gateway.config.secrets import SECRET, SECRET_URL, is_secret
 from gateway.config.settings import Settings, StorageConfig
 from gateway.contributions import Contributions, InvalidContribution
+from gateway.errors import InvalidRequest
 
 Table = dict[str, Any]
 KeyPath = tuple[int | str, ...]
@@ -31,6 +35,7 @@ class Checker:
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = sources
         self._faults: list[str] = []
+        self._types = ResourceTypes()
 
     def check(self, merged: Table) -> Settings:
         """Return the settings. Errors: ``InvalidSettings`` with every fault found."""
@@ -38,6 +43,8 @@ class Checker:
         adapters = self._check_adapters(table.pop("adapters", {}))
         storage = self._check_storage(table.pop("storage", {}))
         settings = self._section(Settings, table, ())
+        if settings is not None and not self._faults:
+            self._check_rules(settings.auth.rules)
         if self._faults or settings is None:
             raise InvalidSettings("\n".join(self._faults))
         return settings.model_copy(update={"adapters": adapters, "storage": storage})
@@ -58,10 +65,21 @@ class Checker:
             if config is not None:
                 configs[name] = config
         try:
-            Contributions.of(configs)
+            self._types = Contributions.of(configs).resource_types
         except InvalidContribution as error:
             self._add(("adapters",), str(error))
         return configs
+
+    def _check_rules(self, rules: Sequence[AuthRule]) -> None:
+        for number, rule in enumerate(rules):
+            path = ("auth", "rules", number)
+            if wrong := wrong_word(rule, self._types):
+                self._add((*path, wrong[0]), wrong[1])
+                continue
+            try:
+                to_rule(rule, self._types)
+            except InvalidRequest as error:
+                self._add(path, str(error))
 
     def _check_storage(self, table: object) -> StorageConfig | None:
         if not isinstance(table, dict):

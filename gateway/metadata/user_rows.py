@@ -143,7 +143,7 @@ def delete_access_key(connection: Connection, key_id: str) -> bool:
 
 
 def load_rules(connection: Connection) -> list[Rule]:
-    """Return all rules, oldest first."""
+    """Return all rules, oldest first, also of types that nothing of this node knows."""
     return [
         Rule(
             principal=row.principal,
@@ -176,8 +176,8 @@ def delete_rules(connection: Connection, rules: Sequence[Rule]) -> None:
 def _rule_values(rule: Rule) -> dict[str, Any]:
     return rule._asdict() | {
         "operation": rule.operation.value,
-        "resource_type": rule.resource_type.value,
-        "pattern_kind": rule.pattern_kind.value,
+        "resource_type": rule.resource_type.name,
+        "pattern_kind": rule.pattern_kind.name,
     }
 
 

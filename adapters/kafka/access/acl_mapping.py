@@ -127,11 +127,11 @@ def bindings(book: RuleBook) -> Iterator[tuple[Rule, AclBinding]]:
 def to_binding(rule: Rule) -> AclBinding:
     """Return the ACL that corresponds to a rule."""
     pattern_type, name = PatternType.LITERAL, rule.pattern
-    if rule.resource_type is ResourceType.CLUSTER:
+    if rule.resource_type == ResourceType.CLUSTER:
         name = CLUSTER  # there is one cluster, whatever the pattern
-    elif rule.pattern_kind is PatternKind.ANY:
+    elif rule.pattern_kind == PatternKind.ANY:
         name = WILDCARD
-    elif rule.pattern_kind is PatternKind.PREFIX:
+    elif rule.pattern_kind == PatternKind.PREFIX:
         pattern_type = PatternType.PREFIXED
     return AclBinding(
         RESOURCE_TYPE_CODES[rule.resource_type],
@@ -156,7 +156,7 @@ def to_rule(binding: AclBinding) -> Rule:
         operation=_operation(binding.operation),
         resource_type=_resource_type(binding),
         pattern_kind=kind,
-        pattern="" if kind is PatternKind.ANY else binding.resource_name,
+        pattern="" if kind == PatternKind.ANY else binding.resource_name,
         allow=_is_allowed(binding.permission_type),
         host=binding.host,
     )
@@ -199,7 +199,7 @@ def _resource_type(binding: AclBinding) -> ResourceType:
     kind = _RESOURCE_TYPES.get(binding.resource_type)
     if kind is None:
         raise _invalid(f"Invalid resource type {binding.resource_type}.")
-    if kind is ResourceType.CLUSTER and binding.resource_name != CLUSTER:
+    if kind == ResourceType.CLUSTER and binding.resource_name != CLUSTER:
         raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER}.")
     return kind
 

@@ -4,7 +4,7 @@ There may be thousands, and a hundred thousand clients: rules that mean the same
 compiled once, and a client looks only at those for it, its user, or everybody.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from adapters.mqtt.access.rule_filters import (
@@ -14,7 +14,8 @@ from adapters.mqtt.access.rule_filters import (
     is_as_written,
     levels_for,
 )
-from gateway.auth.ports import EVERYBODY, Authorizer, Operation, PatternKind, Principal, Rule
+from adapters.mqtt.rule_types import EQ, MQTT_TOPIC
+from gateway.auth.ports import EVERYBODY, Authorizer, Operation, Principal, Rule
 
 _Whom: TypeAlias = tuple[str, str]  # (principal, client identifier), ``*`` for every one
 
@@ -32,8 +33,8 @@ class StoredRules:
         """Return the filters that rules deny to subscribe to as they are written."""
         return (
             rule.pattern
-            for rule in self._authorizer.filter_rules
-            if rule.pattern_kind is PatternKind.EQ
+            for rule in self._mqtt_rules()
+            if rule.pattern_kind == EQ
             and not rule.allow
             and rule.operation is not Operation.WRITE
         )
@@ -59,10 +60,15 @@ class StoredRules:
         shared = [self._shared[whom] for whom in about if whom in self._shared]
         return (*shared, own) if own else tuple(shared)
 
+    def _mqtt_rules(self) -> Iterator[Rule]:
+        return (
+            rule for rule in self._authorizer.filter_rules if rule.resource_type == MQTT_TOPIC
+        )
+
     def _index(self) -> None:
         self._revision = self._authorizer.revision
         self._shared, self._own = {}, {}
-        for rule in self._authorizer.filter_rules:
+        for rule in self._mqtt_rules():
             whom = (rule.principal, rule.client)
             if rule.host != EVERYBODY or has_placeholder(rule.pattern):
                 self._own.setdefault(whom, []).append(rule)
@@ -95,5 +101,5 @@ def _compiled(rule: Rule, levels: tuple[str, ...]) -> Compiled:
         rule.operation is not Operation.READ,
         rule.operation is not Operation.WRITE,
         levels,
-        rule.pattern_kind is PatternKind.EQ and is_as_written(rule.pattern, levels),
+        rule.pattern_kind == EQ and is_as_written(rule.pattern, levels),
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
+from adapters.mqtt.rule_types import EQ, FILTER, MQTT_TOPIC
 from gateway.auth.ports import Operation, PatternKind, Principal, ResourceType, Rule, check_rule
 from gateway.auth.rules import RuleBook
 from gateway.auth.users import StoredUsers
@@ -39,9 +40,7 @@ def may_write(book: RuleBook) -> bool:
     return book.allows(ALICE, Operation.WRITE, ResourceType.TOPIC, "t")
 
 
-MQTT_RULE = Rule(
-    "ada", Operation.WRITE, ResourceType.MQTT_TOPIC, PatternKind.FILTER, "a/%c/#", client="dev1"
-)
+MQTT_RULE = Rule("ada", Operation.WRITE, MQTT_TOPIC, FILTER, "a/%c/#", client="dev1")
 
 
 @pytest.mark.parametrize(
@@ -49,7 +48,7 @@ MQTT_RULE = Rule(
     [
         ({"resource_type": ResourceType.TOPIC}, "a filter is for MQTT topics"),
         (
-            {"resource_type": ResourceType.TOPIC, "pattern_kind": PatternKind.EQ},
+            {"resource_type": ResourceType.TOPIC, "pattern_kind": EQ},
             "a filter is for MQTT topics",
         ),
         ({"pattern_kind": PatternKind.LITERAL}, "take no other pattern"),
@@ -70,7 +69,7 @@ def test_a_rule_for_mqtt_topics_that_makes_no_sense_is_refused(
     change: dict[str, object], hint: str
 ) -> None:
     assert check_rule(MQTT_RULE) is MQTT_RULE
-    exact = MQTT_RULE._replace(pattern_kind=PatternKind.EQ)
+    exact = MQTT_RULE._replace(pattern_kind=EQ)
     assert check_rule(exact) is exact
     with pytest.raises(InvalidRequest, match=hint):
         check_rule(MQTT_RULE._replace(**change))  # type: ignore[arg-type]  # of several types

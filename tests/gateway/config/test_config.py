@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 import pytest
 
 from gateway import registry
 from gateway.auth.ports import Operation
+from gateway.auth.resource_types import ResourceTypes
+from gateway.auth.rule_words import operation_words
 from gateway.config.advice import check_exposure, warnings
-from gateway.config.auth import AuthOperation
 from gateway.config.base import FrozenConfig, InvalidSettings, ListenerConfig, parse_address
 from gateway.config.loader import load_settings
 from gateway.config.settings import BrokerConfig, Settings
@@ -394,7 +395,9 @@ def test_surprises_are_warned_of() -> None:
 
 
 def test_rules_know_every_operation_and_refuse_what_contradicts_itself(tmp_path: Path) -> None:
-    assert set(get_args(AuthOperation)) == {operation.value for operation in Operation}
+    of_mqtt = {"publish", "subscribe"}
+    words = {operation.value for operation in Operation} | of_mqtt
+    assert set(operation_words(ResourceTypes())) == words
     file = write(tmp_path, '[[auth.rules]]\noperation = "reed"\n')
     assert "auth.rules[0].operation: input should be 'all', 'read'" in message_for(file)
     file = write(tmp_path, '[[auth.rules]]\nname = "orders"\n')

@@ -13,6 +13,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, text
 
+from adapters.mqtt.rule_types import FILTER, MQTT_TOPIC
 from gateway.auth.ports import Operation, PatternKind, ResourceType, Rule
 from gateway.auth.scram import ScramCredential, ScramMechanism
 from gateway.errors import StorageUnavailable, TopicExists, TopicNotFound
@@ -56,9 +57,7 @@ async def test_what_was_stored_is_there_after_a_restart(
     rule = Rule(
         "alice", Operation.READ, ResourceType.TOPIC, PatternKind.PREFIX, "a", allow=False
     )
-    for_mqtt = Rule(
-        "*", Operation.ALL, ResourceType.MQTT_TOPIC, PatternKind.FILTER, "a/%c/#", client="dev1"
-    )
+    for_mqtt = Rule("*", Operation.ALL, MQTT_TOPIC, FILTER, "a/%c/#", client="dev1")
     await metadata.add_rules([rule, rule, for_mqtt, for_mqtt, for_mqtt._replace(client="*")])
     address = ProtocolAddress("default", "rocketmq", "%RETRY%g", created.uuid, "g")
     await metadata.put_address(address)

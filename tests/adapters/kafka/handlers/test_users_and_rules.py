@@ -13,6 +13,7 @@ from kafka.protocol.admin import (
 
 from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.errors import ErrorCode
+from adapters.mqtt.rule_types import FILTER, MQTT_TOPIC
 from gateway.auth.ports import CLUSTER, Operation, PatternKind, ResourceType, Rule
 from gateway.errors import Unauthorized
 from tests.adapters.kafka.handlers.handler_fixture import Rig
@@ -201,7 +202,7 @@ async def test_rules_of_other_protocols_are_neither_shown_nor_deleted(rig: Rig) 
 
 async def test_rules_for_mqtt_topics_are_no_acls(rig: Rig) -> None:
     """Rules for MQTT topics are no resource of Kafka: not listed, not created, not deleted."""
-    mqtt = Rule("ada", Operation.ALL, ResourceType.MQTT_TOPIC, PatternKind.FILTER, "a/%c/#")
+    mqtt = Rule("ada", Operation.ALL, MQTT_TOPIC, FILTER, "a/%c/#")
     denial = mqtt._replace(principal="*", pattern="#", client="dev1", allow=False)
     await rig.rules.add_rules([mqtt, denial])
 

@@ -11,11 +11,11 @@ from adapters.mqtt.access.client_access import Access, ClientAccess, log_topics
 from adapters.mqtt.access.rule_filters import covers, overlaps
 from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.errors import ReasonCode
+from adapters.mqtt.rule_types import FILTER, MQTT_TOPIC
 from adapters.mqtt.subscriptions.filters import matches
 from gateway.auth.ports import (
     ANONYMOUS,
     Operation,
-    PatternKind,
     Principal,
     ResourceType,
     Rule,
@@ -306,7 +306,7 @@ def test_the_servers_own_topics_follow_the_default_where_no_rule_is_about_them()
 
 def stored(topic_filter: str, operation: Operation = Operation.ALL, **more: Any) -> Rule:
     principal = more.pop("principal", "*")
-    kind, pattern = ResourceType.MQTT_TOPIC, PatternKind.FILTER
+    kind, pattern = MQTT_TOPIC, FILTER
     return Rule(principal, operation, kind, pattern, topic_filter, **more)
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway.auth.ports import Operation, PatternKind, ResourceType, Rule
+from adapters.mqtt.rule_types import EQ, FILTER, MQTT_TOPIC
+from gateway.auth.ports import Operation, Rule
 from tests.adapters.mqtt.access.test_rule_changes import add, delete, granted
 from tests.adapters.mqtt.restartable_node import (
     Client,
@@ -22,7 +23,7 @@ CONFIGURED = {"effect": "deny", "action": "subscribe", "filter": SECRET, "match"
 
 
 def denial(text: str = SECRET, **more: Any) -> Rule:
-    kind, pattern = ResourceType.MQTT_TOPIC, PatternKind.EQ
+    kind, pattern = MQTT_TOPIC, EQ
     return Rule("*", Operation.READ, kind, pattern, text, allow=False, **more)
 
 
@@ -157,9 +158,9 @@ async def test_a_shared_subscription_that_would_read_it_is_refused(tmp_path: Pat
 
 
 async def test_an_exact_allow_is_for_the_filter_as_it_is_written(tmp_path: Path) -> None:
-    kind = ResourceType.MQTT_TOPIC
-    reading = Rule("*", Operation.READ, kind, PatternKind.EQ, "+/+")
-    writing = Rule("*", Operation.WRITE, kind, PatternKind.FILTER, "#")
+    kind = MQTT_TOPIC
+    reading = Rule("*", Operation.READ, kind, EQ, "+/+")
+    writing = Rule("*", Operation.WRITE, kind, FILTER, "#")
     async with restartable_node(tmp_path, mqtt={"acl_default": "deny"}) as one:
         await add(one, reading, writing)
         client = await one.client("a")

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from adapters.mqtt.inflight.outbox import Inflight, Outbox
+from adapters.mqtt.rule_types import FILTER, MQTT_TOPIC
 from gateway.auth.ports import Operation, PatternKind, ResourceType, Rule
 from gateway.auth.rules import RuleBook
 from gateway.config.auth import AuthRule
@@ -30,7 +31,7 @@ WILL_DELAY_S = 100
 def rule(
     topic_filter: str, operation: Operation = Operation.ALL, *, allow: bool = False, **more: Any
 ) -> Rule:
-    kind, pattern = ResourceType.MQTT_TOPIC, PatternKind.FILTER
+    kind, pattern = MQTT_TOPIC, FILTER
     principal = more.pop("principal", "*")
     return Rule(principal, operation, kind, pattern, topic_filter, allow=allow, **more)
 
