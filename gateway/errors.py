@@ -63,7 +63,7 @@ class StoredDataDamaged(StorageUnavailable):
     ``offset`` and ``next_offset`` bound what is damaged.
     """
 
-    def __init__(self, message: str, offset: int, next_offset: int) -> None:
+    def __init__(self, message: str = "", offset: int = -1, next_offset: int = -1) -> None:
         super().__init__(message)
         self.offset = offset
         self.next_offset = next_offset

@@ -167,6 +167,7 @@ CODES: Final[dict[type[GatewayError], ErrorCode]] = {
     errors.RequestError: ErrorCode.INVALID_REQUEST,
     # Retriable, and never taken for a success.
     errors.StorageUnavailable: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.StoredDataDamaged: ErrorCode.KAFKA_STORAGE_ERROR,
     # The client retries after its backoff, without refreshing its metadata.
     errors.Overloaded: ErrorCode.REQUEST_TIMED_OUT,
     # The client refreshes its metadata, and so finds another node or this one restarted.
@@ -188,6 +189,7 @@ CODES: Final[dict[type[GatewayError], ErrorCode]] = {
     errors.UnsupportedCompression: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     errors.MessageTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     errors.RunTooLarge: ErrorCode.RECORD_LIST_TOO_LARGE,
+    errors.NotOwner: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.NotCoordinator: ErrorCode.NOT_COORDINATOR,
     errors.FencedLeaderEpoch: ErrorCode.FENCED_LEADER_EPOCH,

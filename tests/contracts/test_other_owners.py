@@ -58,6 +58,9 @@ class Half(NamedTuple):
     given_group: str
 
 
+pytestmark = pytest.mark.xdist_group("other-owners")  # rows use what those before them made
+
+
 @pytest.fixture(scope="module")
 def half(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Half]:
     folder = tmp_path_factory.mktemp("half") / "data"

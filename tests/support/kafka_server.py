@@ -96,7 +96,8 @@ class KafkaServer:
         lines = [f"{key}={value}" for key, value in self.settings.items()]
         self._properties.write_text("\n".join(lines) + "\n")
         (self.data_dir / "log4j2.yaml").write_text(_LOG4J)
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # A leading "-" would be taken for an option.
+        cluster_id = "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
         command = self._java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c")
         Program([*command, self._properties]).finish(within_s=_FORMAT_S_MAX)
 

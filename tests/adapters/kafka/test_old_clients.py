@@ -21,23 +21,26 @@ def fetch_in_session(session_id: int, epoch: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("session_id", "epoch", "code", "topics"),
+    ("session_id", "epoch", "code", "begins", "topics"),
     [
-        (77, -1, ErrorCode.NONE, 1),
-        (77, 0, ErrorCode.NONE, 1),
-        (0, 0, ErrorCode.NONE, 1),
-        (0, -1, ErrorCode.NONE, 1),
-        (77, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0),
+        (77, -1, ErrorCode.NONE, False, 1),
+        (77, 0, ErrorCode.NONE, True, 1),
+        (0, 0, ErrorCode.NONE, True, 1),
+        (0, -1, ErrorCode.NONE, False, 1),
+        (77, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, False, 0),
     ],
 )
 async def test_epochs_0_and_minus_1_ask_for_a_full_fetch_whatever_the_session(
-    tmp_path: Path, session_id: int, epoch: int, code: ErrorCode, topics: int
+    tmp_path: Path, session_id: int, epoch: int, code: ErrorCode, *, begins: bool, topics: int
 ) -> None:
     async with running(tmp_path) as live:
         client = await live.client()
         client.send(fetch_in_session(session_id, epoch))
         _, answer = await client.answer()
-    assert struct.unpack_from(">ihii", answer) == (0, code, 0, topics)
+    throttle_ms, found_code, found_session, found_topics = struct.unpack_from(">ihii", answer)
+    assert (throttle_ms, found_code, found_topics) == (0, code, topics)
+    assert (found_session > 0) == begins  # KIP-227: epoch 0 begins a session
+    assert found_session != session_id or not found_session
 
 
 @pytest.mark.parametrize(
