@@ -25,11 +25,12 @@ _FIELDS: Final = struct.Struct("<HBBI16sIIQIIq")
 class SegmentHeader(NamedTuple):
     """Kind, numbers and origin of a segment.
 
-    ``previous``: the number of the segment before it, 0 for the first. ``first_sequence``: no
-    entry of the segment has a lower one (a segment is prepared before its first entry is
-    known). ``incarnation``: all entries of a segment are of one. ``seed``: the header's own
-    CRC-32C; entries continue from it, so that bytes that were copied from another segment or
-    another data directory are never taken for entries of this one.
+    ``previous``: the number of the segment before it, 0 for the first; of a log object in S3
+    how many sequences its owner has given before it. ``first_sequence``: no entry of the
+    segment has a lower one (a segment is prepared before its first entry is known).
+    ``incarnation``: all entries of a segment are of one. ``seed``: the header's own CRC-32C;
+    entries continue from it, so that bytes that were copied from another segment or another
+    data directory are never taken for entries of this one.
     """
 
     data_uuid: UUID

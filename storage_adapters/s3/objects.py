@@ -40,16 +40,23 @@ from storage_adapters.s3.change import ObjectPart
 from storage_adapters.s3.pieces import Pieces
 from storage_adapters.s3.state import KIND_LOG, Extent
 
+PREVIOUS_MAX: Final = (1 << 32) - 1
+
 _PARTITION: Final = itemgetter(0)
 
 
 class ObjectHeader(NamedTuple):
-    """Header fields of an object to be built."""
+    """Header fields of an object to be built.
+
+    ``previous``: of a log object, how many sequences its owner has given before it; at most
+    ``PREVIOUS_MAX``.
+    """
 
     data_uuid: UUID
     number: int
     epoch: int
     created_unix_ms: int
+    previous: int = 0
 
 
 class Part(NamedTuple):
@@ -108,7 +115,7 @@ def build_log_object(
     header = encode_segment_header(
         data_uuid=place.data_uuid,
         number=place.number,
-        previous=0,
+        previous=place.previous,
         first_sequence=appends.first_sequence,
         incarnation=place.epoch,
         created_unix_ms=place.created_unix_ms,

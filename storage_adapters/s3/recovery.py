@@ -113,13 +113,13 @@ def survey_bucket(config: S3Config, bucket: Bucket) -> Survey:
             damaged_epochs.add(key.epoch)
         elif found is not None:
             if data_uuid is None:
-                data_uuid = found.data_uuid
-            if found.data_uuid != data_uuid:
-                text = f"it is of the data {found.data_uuid}, not {data_uuid}"
+                data_uuid = found.header.data_uuid
+            if found.header.data_uuid != data_uuid:
+                text = f"it is of the data {found.header.data_uuid}, not {data_uuid}"
                 damaged.append(DamagedKey(key.stat.key, text))
                 continue
             seen.append(found.seen)
-            _fold(facts, found.told)
+            _fold(facts, found)
     if data_uuid is None:
         raise StorageUnavailable(
             f"bucket {config.bucket!r} holds no data under the prefix {config.prefix!r}"
@@ -229,7 +229,7 @@ class _Named(NamedTuple):
 class _Seen(NamedTuple):
     """Header and footer of one object, evaluated."""
 
-    data_uuid: UUID
+    header: SegmentHeader
     seen: SeenObject
     told: list[_Told]
 
@@ -319,7 +319,7 @@ def _seen(header: SegmentHeader, footer: Footer, stat: ObjectStat) -> _Seen:
         header.created_unix_ms,
         frozenset([part.partition_id for part in parts]),
     )
-    return _Seen(header.data_uuid, SeenObject(stored, parts), told)
+    return _Seen(header, SeenObject(stored, parts), told)
 
 
 def _extent_of(footer: Footer, part: Part, number: int, *, is_log: bool) -> Extent | None:
@@ -358,8 +358,10 @@ def _epochs_of(footer: Footer, part: Part) -> tuple[tuple[int, int], ...]:
     return tuple(epochs)
 
 
-def _fold(facts: FooterFacts, told: Iterable[_Told]) -> None:
-    for partition_id, start, is_deleted, identity in told:
+def _fold(facts: FooterFacts, found: _Seen) -> None:
+    if (header := found.header).kind == KIND_LOG:
+        facts.note_owner(header.incarnation, header.first_sequence - header.previous)
+    for partition_id, start, is_deleted, identity in found.told:
         facts.note(partition_id, start)
         if is_deleted:
             facts.deleted.add(partition_id)

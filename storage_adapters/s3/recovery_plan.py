@@ -4,7 +4,8 @@ The bucket alone is enough, because of the order in which objects are put:
 
 - Log objects are committed in the order of their sequences, so the live ones are a chain.
   One after a gap was never committed. One whose sequences overlap those of a later epoch was
-  put by a node that had been replaced.
+  put by a node that had been replaced. So was one whose sequences end after the later epoch
+  began: an object's header says where its owner took over, also when the first ones are missing.
 - A shared object replaces all log objects within its sequences: their batches are in it, in own
   objects that were put before it, in newer objects, or recorded as deleted or below a log start.
 - Of merged objects the newest (by epoch, then number) wins where two cover the same offsets:
@@ -37,11 +38,15 @@ class SeenObject(NamedTuple):
 
 
 class FooterFacts:
-    """Records of all footers about partitions."""
+    """Records of all footers about partitions, and of all headers about owners.
 
-    __slots__ = ("deleted", "identities", "starts")
+    ``began``: by epoch the sequence at which its owner took over, or a higher one.
+    """
+
+    __slots__ = ("began", "deleted", "identities", "starts")
 
     def __init__(self) -> None:
+        self.began: dict[int, int] = {}
         self.starts: dict[int, int] = {}
         self.deleted: set[int] = set()
         self.identities: dict[int, PartitionIdentity] = {}
@@ -49,6 +54,10 @@ class FooterFacts:
     def note(self, partition_id: int, start: int) -> None:
         """Note a log start."""
         self.starts[partition_id] = max(start, self.starts.get(partition_id, 0))
+
+    def note_owner(self, epoch: int, began_sequence: int) -> None:
+        """Note where an owner took over, as one of its objects says it."""
+        self.began[epoch] = min(began_sequence, self.began.get(epoch, began_sequence))
 
 
 class Missing(NamedTuple):
@@ -84,7 +93,7 @@ def decide(
     shared = _newest_shared([one.stored for one in merged if is_shared(one.stored)])
     logs = [one for one in seen if one.stored.kind == KIND_LOG]
     chain, unproven, next_sequence = _chain(
-        [one.stored for one in logs], shared, damaged_epochs
+        [one.stored for one in logs], shared, facts.began, damaged_epochs
     )
     in_chain = frozenset([stored.number for stored in chain])
     ranked = sorted(merged, key=_rank, reverse=True)
@@ -137,13 +146,16 @@ def _overlap(one: StoredObject, other: StoredObject) -> bool:
 def _chain(
     logs: Sequence[StoredObject],
     shared: Sequence[StoredObject],
+    began: Mapping[int, int],
     damaged_epochs: Collection[int],
 ) -> tuple[list[StoredObject], list[StoredObject], int]:
     """Return the committed log objects, those after a gap, and the next sequence."""
     covering = [one for one in shared if one.first_sequence < one.next_sequence]
     # Merged ones still show which objects beside them were stale.
     rest = [
-        one for one in _not_stale(logs) if not any(_overlap(one, cover) for cover in covering)
+        one
+        for one in _not_stale(logs, began)
+        if not any(_overlap(one, cover) for cover in covering)
     ]
     ordered = sorted([*rest, *covering], key=attrgetter("first_sequence"))
     last_cover = max([cover.next_sequence for cover in covering], default=0)
@@ -159,8 +171,10 @@ def _chain(
     return chain, [], end
 
 
-def _not_stale(logs: Sequence[StoredObject]) -> Iterator[StoredObject]:
-    """Yield the log objects whose sequences do not overlap those of a later epoch."""
+def _not_stale(
+    logs: Sequence[StoredObject], began: Mapping[int, int]
+) -> Iterator[StoredObject]:
+    """Yield the log objects that end before a later epoch begins."""
     by_epoch: dict[int, list[StoredObject]] = defaultdict(list)
     for stored in logs:
         by_epoch[stored.epoch].append(stored)
@@ -168,7 +182,8 @@ def _not_stale(logs: Sequence[StoredObject]) -> Iterator[StoredObject]:
     for epoch in sorted(by_epoch, reverse=True):
         kept = [stored for stored in by_epoch[epoch] if stored.next_sequence <= ceiling]
         yield from kept
-        ceiling = min([ceiling, *[stored.first_sequence for stored in kept]])
+        if kept:
+            ceiling = min(ceiling, began[epoch])
 
 
 def _choose(ranked: Iterable[SeenObject], facts: FooterFacts) -> dict[int, list[ObjectPart]]:

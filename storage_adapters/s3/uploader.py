@@ -22,7 +22,14 @@ from storage_adapters.s3.change import Change, NewObject
 from storage_adapters.s3.committer import Committer
 from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.metrics import S3Metrics
-from storage_adapters.s3.objects import Appends, LogObject, ObjectHeader, Part, build_log_object
+from storage_adapters.s3.objects import (
+    PREVIOUS_MAX,
+    Appends,
+    LogObject,
+    ObjectHeader,
+    Part,
+    build_log_object,
+)
 from storage_adapters.s3.outage import Outage
 from storage_adapters.s3.state import KIND_LOG, StoredObject, object_key
 
@@ -74,6 +81,7 @@ class Uploader:
         self._waiting: deque[tuple[Group, asyncio.Future[Uploaded]]] = deque()
         self._committing: asyncio.Task[None] | None = None
         self._moved_ms = 0
+        self._began_sequence = -1  # of the first group; -1 before it
         self._answers: deque[tuple[OnDone, StorageUnavailable | None]] = deque()
         self._is_closed = False
         self._outage = Outage("the bucket", clock)
@@ -82,6 +90,8 @@ class Uploader:
     def add(self, group: Group) -> None:
         """Add a sealed group; appends complete in the order of calls."""
         group.sealed_ms = self._clock.monotonic_ms()
+        if self._began_sequence < 0:
+            self._began_sequence = group.first_sequence
         upload: asyncio.Future[Uploaded]
         try:
             upload = self._loop.create_task(self._upload(group, self._describe(group)))
@@ -125,7 +135,11 @@ class Uploader:
         async with self._room:
             number = await self._committer.take_number()
             place = ObjectHeader(
-                self._data_uuid, number, self._committer.epoch, self._clock.unix_ms()
+                self._data_uuid,
+                number,
+                self._committer.epoch,
+                self._clock.unix_ms(),
+                min(group.first_sequence - self._began_sequence, PREVIOUS_MAX),
             )
             next_sequence = group.first_sequence + len(group.entries)
             built, rows = await self._in_thread(_build, place, group.appends(), parts)

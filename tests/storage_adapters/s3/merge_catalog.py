@@ -87,6 +87,7 @@ class MergeCatalog:
         self.epoch = epoch
         self.next_number = 1
         self.next_sequence = 1
+        self.began: dict[int, int] = {}  # by epoch: where its owner took over
 
     def log(self, entries: Sequence[Entry], told: Iterable[int] = ()) -> StoredObject:
         """Put an object of appends of one entry each."""
@@ -97,7 +98,9 @@ class MergeCatalog:
         ids = {target.partition_id for entry in entries for target in entry.targets}
         parts = {i: self.told(i) for i in ids | set(told)}
         appends = Appends(entries, frozenset(range(len(entries))), self.next_sequence)
-        place = ObjectHeader(DATA_UUID, number, self.epoch, number * 10)
+        began = self.began.setdefault(self.epoch, self.next_sequence)
+        previous = self.next_sequence - began
+        place = ObjectHeader(DATA_UUID, number, self.epoch, number * 10, previous)
         built = build_log_object(place, appends, parts)
         self.data[number] = built.data
         stored = StoredObject(

@@ -31,7 +31,7 @@ def recover(
         found = _seen(
             decode_segment_header(data), footer_of(data), ObjectStat("", len(data), "")
         )
-        _fold(facts, found.told)
+        _fold(facts, found)
         seen.append(found.seen)
     return decide(seen, facts, frozenset(damaged_epochs)), facts
 
@@ -136,6 +136,38 @@ def test_a_stale_object_behind_the_merged_ones_does_not_go_on_from_them() -> Non
     assert live_of(decision) == [4]
     assert numbers(decision.unused) == [1, 2, 3]
     assert decision.next_sequence == 3
+
+
+def test_what_two_replaced_nodes_put_in_vain_is_no_chain() -> None:
+    world = MergeCatalog()
+    world.log([make_entry((1, 0))])
+    world.log([make_entry((1, 1), 3)])  # Never committed.
+    world.epoch, world.next_sequence = 2, 2
+    lost = world.log([make_entry((1, 1))])
+    del world.data[lost.number]
+    world.log([make_entry((1, 2), 4)])  # Never committed, since the one before it was not put.
+
+    decision, _ = recover(world)
+
+    assert live_of(decision) == [1]
+    assert numbers(decision.unused) == [2, 4]
+    assert numbers(decision.unproven) == [4]
+    assert (decision.missing, decision.starts, decision.next_sequence) == ([], {}, 2)
+
+
+def test_a_stale_object_does_not_take_the_place_of_a_damaged_one() -> None:
+    world = MergeCatalog()
+    world.log([make_entry((1, 0))])
+    world.log([make_entry((1, 1), 3)])  # Never committed.
+    world.epoch, world.next_sequence = 2, 2
+    damaged = world.log([make_entry((1, 1))])
+    world.log([make_entry((1, 2))])
+    del world.data[damaged.number]
+
+    decision, _ = recover(world, damaged_epochs=[2])
+
+    assert live_of(decision) == [1, 4]
+    assert decision.missing == [Missing(1, 1, 2)]
 
 
 def test_merged_objects_win_over_what_they_were_made_of() -> None:
@@ -355,6 +387,8 @@ _OPS: list[Callable[[History, int], None]] = [
         (History.sweep, 2),
     ]
 )
+@example([(History.crash, 140), (History.crash, 89)])
+@example([(History.crash, 2249), (History.crash, 89)])
 @example([(History.append, 0)] * 4 + [(History.merge, n) for n in (1, 3, 1, 404)])
 @given(st.lists(st.tuples(st.sampled_from(_OPS), st.integers(0, 1 << 12)), max_size=40))
 def test_whatever_happened_what_was_acknowledged_is_found(

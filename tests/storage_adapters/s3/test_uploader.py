@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from gateway.clock import ManualClock
 from gateway.errors import StorageUnavailable
 from gateway.testing.storage import make_entry
+from storage_adapters.formats.segment import SEGMENT_HEADER_BYTES, decode_segment_header
 from storage_adapters.s3.appender import Appender, Group
 from storage_adapters.s3.bucket import Bucket
 from storage_adapters.s3.committer import Committer
@@ -136,6 +137,17 @@ async def test_answers_come_in_the_order_of_calls(setup: MergingSetup) -> None:
     assert await setup.answered(1_901) == list(range(100, 2_001))
     assert {error for _, error in setup.answers} == {None}
     assert setup.appender.queued_bytes == 0
+
+
+async def test_each_object_says_how_much_its_owner_put_before_it(setup: MergingSetup) -> None:
+    for group in [1], [2, 3], [4]:
+        setup.append_group(*group)
+    await setup.answered(4)
+
+    heads = [setup.bucket.get(setup.key_of(at), 0, SEGMENT_HEADER_BYTES) for at in range(3)]
+    headers = [decode_segment_header(head) for head in heads]
+    assert [header.previous for header in headers] == [0, 1, 3]
+    assert [header.first_sequence for header in headers] == [1, 2, 4]
 
 
 async def test_a_callers_mistake_costs_nobody_his_answer_nor_its_place(
