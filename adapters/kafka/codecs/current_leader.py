@@ -1,10 +1,10 @@
 """Codec of the leader that answers of Produce and Fetch name beside NOT_LEADER (KIP-951)."""
 
 import struct
-from collections.abc import Collection, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, Protocol
 
-from adapters.kafka.codecs.metadata_codec import BrokerAddress
+from adapters.kafka.codecs.metadata_codec import FLEXIBLE_FROM, BrokerAddress, encode_broker
 from gateway.errors import GatewayError, NotLeader
 from gateway.model import encode_uvarint
 
@@ -17,7 +17,6 @@ FETCH_LEADER_TAG: Final = 1
 _NODES_TAG: Final = 0
 
 _LEADER: Final = struct.Struct(">iib")
-_NODE_ID: Final = struct.Struct(">i")
 _NO_TAGS: Final = b"\0"
 
 
@@ -26,6 +25,15 @@ class CurrentLeader(NamedTuple):
 
     leader_id: int
     leader_epoch: int
+
+
+class LedResult(Protocol):
+    """Result for one partition, which may name its leader."""
+
+    @property
+    def leader(self) -> CurrentLeader | None:
+        """Leader that the response names, None for none."""
+        ...
 
 
 def current_leader(error: GatewayError | None) -> CurrentLeader | None:
@@ -40,21 +48,17 @@ def encode_leader(tag: int, leader: CurrentLeader) -> bytes:
     return bytes((1, tag, _LEADER.size)) + _LEADER.pack(*leader, 0)
 
 
-def encode_nodes(nodes: Sequence[BrokerAddress], leaders: Collection[int]) -> bytes:
-    """Return the tagged fields of a response with the addresses of ``leaders``."""
+def encode_nodes(
+    nodes: Sequence[BrokerAddress], topics: Iterable[tuple[object, Sequence[LedResult]]]
+) -> bytes:
+    """Return the tagged fields of a response with the addresses of the leaders it names."""
+    if not nodes:
+        return _NO_TAGS
+    leaders = {one.leader.leader_id for _, results in topics for one in results if one.leader}
     named = [node for node in nodes if node.node_id in leaders]
     if not named:
         return _NO_TAGS
-    body = encode_uvarint(len(named) + 1) + b"".join(map(_encode_node, named))
+    body = encode_uvarint(len(named) + 1) + b"".join(
+        encode_broker(FLEXIBLE_FROM, node) for node in named
+    )
     return bytes((1, _NODES_TAG)) + encode_uvarint(len(body)) + body
-
-
-def _encode_node(node: BrokerAddress) -> bytes:
-    rack = _NO_TAGS if node.rack is None else _compact(node.rack)
-    port = _NODE_ID.pack(node.port)
-    return _NODE_ID.pack(node.node_id) + _compact(node.host) + port + rack + _NO_TAGS
-
-
-def _compact(text: str) -> bytes:
-    data = text.encode()
-    return encode_uvarint(len(data) + 1) + data

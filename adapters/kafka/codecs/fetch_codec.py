@@ -196,21 +196,10 @@ def encode_fetch_response(
         if flexible:
             head.append(0)
     if flexible:
-        head += _encode_nodes(version, topics, nodes) if nodes else b"\0"
+        head += encode_nodes(nodes if version >= FETCH_NODES_FROM else (), topics)
     if head:
         pieces.append(head)
     return pieces
-
-
-def _encode_nodes(
-    version: int,
-    topics: Sequence[tuple[TopicRef, Sequence[FetchResult]]],
-    nodes: Sequence[BrokerAddress],
-) -> bytes:
-    if version < FETCH_NODES_FROM:
-        return b"\0"
-    leaders = {one.leader.leader_id for _, results in topics for one in results if one.leader}
-    return encode_nodes(nodes, leaders)
 
 
 def _encode_fetched(version: int, result: FetchResult, size_bytes: int) -> bytes:

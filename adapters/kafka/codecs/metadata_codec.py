@@ -135,21 +135,21 @@ def encode_head(
     """Return the part of the response before the topics; the throttle time is 0."""
     parts = [_INT32.pack(0)] if version >= 3 else []  # noqa: PLR2004 - versions are numbers
     parts.append(encode_count(len(brokers), flexible=version >= FLEXIBLE_FROM))
-    for broker in brokers:
-        parts += (
-            _INT32.pack(broker.node_id),
-            _string(broker.host, version),
-            _INT32.pack(broker.port),
-        )
-        if version >= 1:
-            parts.append(_string(broker.rack, version))
-        if version >= FLEXIBLE_FROM:
-            parts.append(_NO_TAGS)
+    parts += [encode_broker(version, broker) for broker in brokers]
     if version >= 2:  # noqa: PLR2004
         parts.append(_string(cluster_id, version))
     if version >= 1:
         parts.append(_INT32.pack(controller_id))
     return b"".join(parts)
+
+
+def encode_broker(version: int, broker: BrokerAddress) -> bytes:
+    """Return one encoded broker; Produce and Fetch have the flexible form too."""
+    data = _INT32.pack(broker.node_id) + _string(broker.host, version)
+    data += _INT32.pack(broker.port)
+    if version >= 1:
+        data += _string(broker.rack, version)
+    return data + _NO_TAGS if version >= FLEXIBLE_FROM else data
 
 
 def encode_topics(version: int, topics: Sequence[bytes]) -> bytes:

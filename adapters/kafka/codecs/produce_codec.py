@@ -122,19 +122,8 @@ def encode_produce_response(
             out.append(0)
     out += bytes(4)
     if flexible:
-        out += _encode_nodes(version, topics, nodes) if nodes else b"\0"
+        out += encode_nodes(nodes if version >= PRODUCE_LEADERS_FROM else (), topics)
     return bytes(out)
-
-
-def _encode_nodes(
-    version: int,
-    topics: Sequence[tuple[TopicRef, Sequence[ProducedResult]]],
-    nodes: Sequence[BrokerAddress],
-) -> bytes:
-    if version < PRODUCE_LEADERS_FROM:
-        return b"\0"
-    leaders = {one.leader.leader_id for _, results in topics for one in results if one.leader}
-    return encode_nodes(nodes, leaders)
 
 
 def _encode_produced(version: int, result: ProducedResult) -> bytes:
