@@ -1,6 +1,6 @@
 """Partitions of a pending fetch, and their encoded response."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.codec import TopicRef
@@ -25,7 +25,7 @@ class ByteAllowance:
 
 def remove_unauthorized(
     session: Session,
-    topics: Sequence[tuple[TopicRef, Sequence[FetchTarget]]],
+    topics: Iterable[tuple[TopicRef, Sequence[FetchTarget]]],
     *,
     since: int,
 ) -> None:
@@ -48,7 +48,7 @@ def remove_unauthorized(
 
 def encode_answer(
     version: int,
-    topics: Sequence[tuple[TopicRef, Sequence[FetchTarget]]],
+    topics: Iterable[tuple[TopicRef, Sequence[FetchTarget]]],
     session_id: int = 0,
     nodes: Sequence[BrokerAddress] = (),
 ) -> list[Buffer]:

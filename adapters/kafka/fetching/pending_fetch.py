@@ -24,7 +24,7 @@ from adapters.kafka.node.large_requests import (
 )
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
-from gateway.errors import GatewayError, NotLeader, TopicNotFound, as_value
+from gateway.errors import GatewayError, TopicNotFound, as_value
 from gateway.model import Buffer
 from gateway.partition import Partition
 from gateway.records.expired import without_expired
@@ -91,6 +91,12 @@ class PendingFetch:
         self._topics: list[tuple[TopicRef, list[FetchTarget]]] = []
         self._readable: list[FetchTarget] = []
         self._element_count = 0
+        reply.cancel = self._cancel
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the response is sent, or nobody waits for it any more."""
+        return self._reply.cancel is None
 
     def resolve(self, topics: Topics) -> None:
         """Look up the partitions of some topics of the request, in order."""
@@ -122,8 +128,8 @@ class PendingFetch:
                 partition = self._node.broker.partition(topic, request.number)
                 check_current(partition, request.leader_epoch)
             except GatewayError as error:
-                is_other = partition is not None or isinstance(error, NotLeader)
-                self._has_failed = self._has_failed or is_other
+                if not isinstance(error, TopicNotFound):
+                    self._has_failed = True
                 targets.append(FetchTarget(request, partition, as_value(error)))
             else:
                 targets.append(FetchTarget(request, partition, None))
@@ -138,7 +144,6 @@ class PendingFetch:
     def attempt(self) -> None:
         """Read the available batches; respond, or wait for more."""
         self._reply.hurry = self._hurry
-        self._reply.cancel = self._cancel
         if self._budget.free_bytes <= 0:
             self._wait_for_room()
             return
@@ -245,7 +250,7 @@ class PendingFetch:
         if task.cancelled():
             return
         task.result()
-        if self._reply.cancel is not None:  # else the task encoded the response
+        if not self._is_over:  # else the task encoded the response
             self._answer_or_wait()
 
     def _fail(self, target: FetchTarget, error: GatewayError) -> None:
@@ -315,7 +320,7 @@ class PendingFetch:
     def _retry(self) -> None:
         if self._task is not None:
             self._has_more = True
-        elif self._reply.cancel is not None:
+        elif not self._is_over:
             self._leave()
             self.attempt()
 
@@ -333,7 +338,7 @@ class PendingFetch:
     def _hurry(self) -> None:
         """Respond now, without batches if there is no room: the node drains."""
         self._on_deadline()
-        if self._task is None and self._reply.cancel is not None:
+        if self._task is None and not self._is_over:
             self._answer()
 
     def _cancel(self) -> None:

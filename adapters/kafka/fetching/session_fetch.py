@@ -1,6 +1,6 @@
 """A pending fetch of an incremental session, or a full one that makes a session."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 
@@ -21,7 +21,7 @@ from gateway.model import Buffer
 class SessionFetch(PendingFetch):
     """A fetch that reads the ready partitions of a session, and responds with their news."""
 
-    __slots__ = ("_fetch_session", "_is_full", "_is_over", "_request")
+    __slots__ = ("_fetch_session", "_is_full", "_request")
 
     def __init__(
         self,
@@ -35,9 +35,7 @@ class SessionFetch(PendingFetch):
         self._request = request
         self._fetch_session = fetch_session
         self._is_full = not fetch_session.id
-        self._is_over = False
         fetch_session.pending = self
-        reply.cancel = self._cancel
 
     def resolve(self, topics: Topics) -> None:
         """Add partitions to the session, or change them."""
@@ -155,7 +153,6 @@ class SessionFetch(PendingFetch):
         )
 
     def _end(self, pieces: list[Buffer]) -> None:
-        self._is_over = True
         self._fetch_session.pending = None
         if not self._fetch_session.id:
             self._fetch_session.close()
@@ -171,7 +168,6 @@ class SessionFetch(PendingFetch):
         reply(encode_fetch_response(self._version, [], error_code=code, session_id=session_id))
 
     def _cancel(self) -> None:
-        self._is_over = True
         super()._cancel()
         fetch_session = self._fetch_session
         if fetch_session.pending is self:
@@ -182,5 +178,6 @@ class SessionFetch(PendingFetch):
 
 def _by_topic(
     found: Sequence[SessionPartition],
-) -> list[tuple[TopicRef, Sequence[SessionPartition]]]:
-    return [(ref, list(targets)) for ref, targets in groupby(found, attrgetter("ref"))]
+) -> Iterator[tuple[TopicRef, Sequence[SessionPartition]]]:
+    for ref, targets in groupby(found, attrgetter("ref")):
+        yield ref, list(targets)

@@ -28,8 +28,8 @@ class FetchTarget:
         """Return the partition's result as it is now."""
         partition = self.partition
         code = ErrorCode.NONE if self.error is None else code_of(self.error)
+        leader = current_leader(self.error)
         if partition is None:
-            leader = current_leader(self.error)
             return FetchResult(self.request.number, code, -1, -1, (), leader)
         return FetchResult(
             self.request.number,
@@ -37,5 +37,5 @@ class FetchTarget:
             partition.high_watermark,
             partition.log_start_offset,
             self.batches,
-            None if self.error is None else current_leader(self.error),
+            leader,
         )
