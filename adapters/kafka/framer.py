@@ -55,11 +55,6 @@ class Framer:
         return self._size_bytes > 0 or bool(self._head)
 
     @property
-    def large_bytes(self) -> int:
-        """Size of the incomplete frame if it is a large one, else 0."""
-        return self._size_bytes if self._size_bytes >= DIRECT_BYTES_MIN else 0
-
-    @property
     def kept_bytes(self) -> int:
         """Size of the incomplete frame's buffer, or the size that the next bytes will give it."""
         if self._frame is None:

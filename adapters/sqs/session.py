@@ -11,7 +11,6 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from adapters.sqs.wire import Request
 
 HEADERS_MAX: Final = 200
-LARGE_BYTES: Final = 64 * 1024
 READ_BYTES: Final = 256 * 1024  # of one read
 _UPGRADE: Final = frozenset({b"connection", b"upgrade"})
 _CONTINUE: Final = b"100-continue"
@@ -33,8 +32,6 @@ class HttpSession:
         self.error: BadRequest | None = None
         self.wants_continue = False
         """The peer waits for ``100 Continue`` before it sends the body of its request."""
-        self.large_bytes = 0
-        """Size of the current body if it is large, else 0."""
         self._header_bytes_max = header_bytes_max
         self._request_bytes_max = request_bytes_max
         self._raw_headers: dict[bytes, bytes] = {}
@@ -148,12 +145,9 @@ class HttpSession:
         ):
             raise BadRequest(431, "the headers are too long")
         length = headers.get(b"content-length")
-        if length is not None:
-            size_bytes = int(length)  # llhttp has checked that it is a number
-            if size_bytes > self._request_bytes_max:
-                raise BadRequest(413, "the request is too large")
-            if size_bytes > LARGE_BYTES:
-                self.large_bytes = size_bytes
+        # llhttp has checked that it is a number.
+        if length is not None and int(length) > self._request_bytes_max:
+            raise BadRequest(413, "the request is too large")
         if b"expect" in headers and headers[b"expect"].lower() == _CONTINUE:
             self.wants_continue = True
 
@@ -166,8 +160,6 @@ class HttpSession:
         self._body_bytes += len(body)
         if self._body_bytes > self._request_bytes_max:
             raise BadRequest(413, "the request is too large")
-        if self._body_bytes > LARGE_BYTES and not self.large_bytes:
-            self.large_bytes = self._request_bytes_max  # a chunked body may become as large
         self._chunks.append(body)
 
     def on_message_complete(self) -> None:
@@ -187,7 +179,6 @@ class HttpSession:
             )
         )
         self.wants_continue = False
-        self.large_bytes = 0
         self.is_midway = False
         self._raw_bytes = self._fed_bytes  # the next request may have come in the same read
         self._begin()

@@ -69,8 +69,8 @@ def test_sizes_out_of_bounds_are_the_peers_fault(size: int) -> None:
 def test_an_announced_size_costs_nothing_until_its_bytes_come() -> None:
     framer = Framer(memoryview(bytearray(4096)), bytes_max=BYTES_MAX)
     assert feed(framer, struct.pack(">i", BYTES_MAX) + b"1234", []) == []
-    assert (framer.large_bytes, framer._frame) == (BYTES_MAX, None)
+    assert (framer._size_bytes, framer._frame) == (BYTES_MAX, None)
     framer.buffer()
     assert framer._frame is not None
     assert feed(framer, bytes(BYTES_MAX - 4), []) == [b"1234" + bytes(BYTES_MAX - 4)]
-    assert framer.large_bytes == 0
+    assert framer._size_bytes == 0

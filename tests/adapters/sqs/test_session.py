@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.sqs.session import HEADERS_MAX, LARGE_BYTES, READ_BYTES, HttpSession
+from adapters.sqs.session import HEADERS_MAX, READ_BYTES, HttpSession
 from adapters.sqs.wire import Request
 
 HEADER_BYTES_MAX = 4_096
@@ -177,17 +177,20 @@ def test_a_body_that_never_ends_is_refused() -> None:
     assert status(head + b"1\r\na\r\n0\r\n" + b"T: " + b"a" * 2_000_000, 65_536) == 431
 
 
-def test_a_large_body_says_how_much_room_it_wants() -> None:
+def test_an_incomplete_request_counts_the_bytes_that_have_come() -> None:
     reader = session()
-    reader.receive_data(b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (LARGE_BYTES + 1))
-    assert reader.large_bytes == LARGE_BYTES + 1
-    reader.receive_data(b"a" * (LARGE_BYTES + 1))
-    assert reader.large_bytes == 0
+    head = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % REQUEST_BYTES_MAX
+    reader.receive_data(head)
+    assert reader.kept_bytes == len(head)
+    reader.receive_data(b"a" * REQUEST_BYTES_MAX)
+    assert reader.kept_bytes == 0
 
-    reader.receive_data(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n11170\r\n")
-    assert reader.large_bytes == 0
-    reader.receive_data(b"a" * 0x11170)
-    assert reader.large_bytes == REQUEST_BYTES_MAX
+    head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n11170\r\n"
+    chunked = session()
+    chunked.receive_data(head)
+    assert chunked.kept_bytes == len(head)
+    chunked.receive_data(b"a" * 0x11170)
+    assert chunked.kept_bytes == len(head) + 0x11170
 
 
 def test_who_waits_for_continue_is_noticed() -> None:
