@@ -9,4 +9,5 @@ pytest.register_assert_rewrite(
     "gateway.testing.session",
     "gateway.testing.storage",
     "gateway.testing.storage_calls",
+    "gateway.testing.storage_restarts",
 )
