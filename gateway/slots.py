@@ -42,11 +42,6 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
-def slot_of_partition(topic_uuid: UUID, number: int) -> int:
-    """Return the slot that owns a partition; fixed for the partition's life."""
-    return murmur2(topic_uuid.bytes + number.to_bytes(4, "big")) % SLOT_COUNT
-
-
 def shard_of_slot(slot: int, shard_count: int) -> int:
     """Return the shard that holds a slot: shards are runs of consecutive slots.
 
