@@ -92,13 +92,16 @@ class Coalescer:
         ``on_done`` runs once, after this has returned. After a refused append (a full disk) the
         callbacks run in reverse order of ``add``, so that each publisher can undo its changes.
         Runs that were added earlier may be refused during this call, when their round is full.
+        Without any part ``on_done`` runs in a later turn of the loop, whatever is on its way.
 
         Errors, with nothing changed: ``MessageTooLarge`` for a record that alone is above the
         topic's bound, ``InvalidRecord`` for one without a key where the topic is compacted,
         ``PolicyViolation`` (see ``RetentionHolds.check_room``), ``TopicNotFound`` for a deleted
         topic, ``NotLeader`` for a partition that another node owns.
         """
-        assert parts
+        if not parts:
+            self._loop.call_soon(on_done, None)
+            return
         size_bytes = 0
         for partition, run in parts:
             self.check(partition, run)

@@ -7,7 +7,6 @@ append. So a load may find a key in any partition, and moves it to its shard whe
 after ``headgate reshard``, after a rule has changed, or when such a move was cut short by a crash.
 """
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -82,7 +81,6 @@ class ShardedStream:
         self._coalescer = coalescer
         self._rule = rule
         self._streams_by_key = streams_by_key
-        self._loop = asyncio.get_running_loop()
         self._values: Mapping[bytes, bytes] = (
             streams[0].values if self._only else _ValuesOfShards(streams_by_key)
         )
@@ -202,9 +200,6 @@ class ShardedStream:
             self._only.put(items, on_done, beside=beside, coalescer=coalescer)
             return
         assert self.is_loaded, "load comes first"
-        if not items and not beside:
-            self._loop.call_soon(on_done, None)
-            return
         by_shard = self._by_shard(items, shard)
         parts = [part for one in by_shard for part in one.stream.parts(one.items)]
         parts += beside

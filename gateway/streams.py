@@ -54,7 +54,6 @@ class InternalStream:
         self._partition = partition
         self._broker = broker
         self._clock = clock
-        self._loop = asyncio.get_running_loop()
         self._coalescer = coalescer or Coalescer(broker, reserved=True)
         self._rewrite_room_bytes = rewrite_room_bytes
         self._values: dict[bytes, bytes] = {}
@@ -126,9 +125,6 @@ class InternalStream:
         what is beside those of ``Coalescer.add_many``; then nothing has changed.
         """
         assert self.is_loaded, "load comes first"
-        if not items and not beside:
-            self._loop.call_soon(on_done, None)
-            return
         undo: list[Item] = []
         parts = self.parts(items)
         parts += beside

@@ -104,6 +104,17 @@ async def test_a_round_is_one_append_over_all_partitions(house: House) -> None:
     assert (house.values(first), house.values(second)) == ([b"1"], [b"2"])
 
 
+async def test_no_parts_are_done_in_a_later_turn(house: House) -> None:
+    coalescer = Coalescer(house.broker)
+    publisher = Publisher(coalescer)
+
+    publisher.add_many()
+
+    assert publisher.order == []
+    assert await publisher.all_done() == [None]
+    assert coalescer.rounds_appended == 0
+
+
 async def test_offsets_count_on_from_what_is_there(house: House) -> None:
     partition = await house.partition("t")
     publisher = Publisher(Coalescer(house.broker))
