@@ -29,7 +29,7 @@ from gateway.errors import (
     UnknownMember,
     as_value,
 )
-from gateway.groups.cursors import GROUP_KEY, CursorManager, group_key, parse_group_key
+from gateway.groups.cursors import CursorManager
 from gateway.groups.expiry import OffsetExpiry
 from gateway.groups.group import Group, OnSaved
 from gateway.groups.join import join
@@ -44,7 +44,7 @@ from gateway.groups.model import (
     SyncResult,
 )
 from gateway.groups.owners import GroupOwners
-from gateway.groups.store import decode_group, encode_group
+from gateway.groups.store import GroupStore, restore_group, stored_key
 from gateway.storage import OnDone
 from gateway.topics.manager import TopicManager
 
@@ -63,7 +63,7 @@ class GroupManager:
     ) -> None:
         self.owners = owners
         self._cursors = cursors
-        self._stream = cursors.stream
+        self._store = GroupStore(cursors.stream)
         self._clock = clock
         self._config = config
         self._groups: dict[GroupName, Group] = {}
@@ -94,23 +94,13 @@ class GroupManager:
         Members have a session timeout to return.
         """
         now_ms = self._clock.monotonic_ms()
-        for key, value in self._stream.values.items():
-            if not key.startswith(GROUP_KEY):
-                continue
-            name, _ = parse_group_key(key, len(GROUP_KEY))
+        for name, value in self._store.stored():
             if name in self._groups or not self.owners.owns(name):
                 continue
             if shards is not None and self.owners.shard(name) not in shards:
                 continue
-            stored = decode_group(value)
             group = self._groups[name] = self._new_group(name)
-            group.restore(stored.members, now_ms)
-            group.generation = stored.generation
-            group.protocol_name = stored.protocol_name
-            group.members.protocol_type = stored.protocol_type
-            group.members.leader_id = stored.leader_id
-            if group.state is GroupState.EMPTY:
-                group.empty_since_unix_ms = stored.state_unix_ms
+            restore_group(group, value, now_ms)
             self._deadlines.arm(group, group.next_deadline_ms())
 
     def close(self) -> None:
@@ -287,7 +277,7 @@ class GroupManager:
         group = self._groups.get(name)
         if group is not None and group.state is not GroupState.EMPTY:
             raise GroupNotEmpty(f"group {name.name!r} has members")
-        keys = [] if group is None else [GROUP_KEY + group_key(name)]
+        keys = [] if group is None else [stored_key(name)]
         self._cursors.delete_group(name, keys, on_done)
         if group is not None:
             self._remove(group)
@@ -362,19 +352,10 @@ class GroupManager:
             return
         on_saved = group.take_save()
         if on_saved is not None:
-            self._store(group, on_saved)
+            now_unix_ms = self._clock.unix_ms()
+            self._store.put(group, now_unix_ms, partial(self._saved, group, on_saved))
         if self._closed_by is None:
             self._deadlines.arm(group, group.next_deadline_ms())
-
-    def _store(self, group: Group, on_saved: list[OnSaved]) -> None:
-        value = encode_group(group, group.empty_since_unix_ms or self._clock.unix_ms())
-        key = GROUP_KEY + group_key(group.name)
-        saved = partial(self._saved, group, on_saved)
-        try:
-            self._stream.put([(key, value)], saved)
-        except GatewayError as error:  # Larger than a record may be.
-            failure = StorageUnavailable(str(error))
-            self._stream.put([], lambda _: saved(failure))
 
     def _saved(
         self, group: Group, on_saved: list[OnSaved], error: StorageUnavailable | None

@@ -12,17 +12,48 @@ null).
 """
 
 import struct
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from gateway.errors import CorruptBatch
+from gateway.errors import CorruptBatch, GatewayError, StorageUnavailable
+from gateway.groups.cursors import GROUP_KEY, group_key, parse_group_key
 from gateway.groups.group import Group
-from gateway.groups.model import JoinRequest, Member
+from gateway.groups.model import GroupName, GroupState, JoinRequest, Member
+from gateway.sharded_stream import ShardedStream
+from gateway.storage import OnDone
 
 _VERSION: Final = 0
 _HEAD: Final = struct.Struct(">Biq")
 _U32: Final = struct.Struct(">I")
 _TIMEOUTS: Final = struct.Struct(">II")
 _NULL: Final = 0xFFFF_FFFF
+
+
+class GroupStore:
+    """Groups in the stream that holds the committed positions, too."""
+
+    def __init__(self, stream: ShardedStream) -> None:
+        self._stream = stream
+
+    def stored(self) -> Iterator[tuple[GroupName, bytes]]:
+        """Yield all groups with their values."""
+        for key, value in self._stream.values.items():
+            if key.startswith(GROUP_KEY):
+                yield parse_group_key(key, len(GROUP_KEY))[0], value
+
+    def put(self, group: Group, now_unix_ms: int, on_done: OnDone) -> None:
+        """Store a group as it is now; ``on_done`` runs later, once, also with a refusal."""
+        value = encode_group(group, group.empty_since_unix_ms or now_unix_ms)
+        try:
+            self._stream.put([(stored_key(group.name), value)], on_done)
+        except GatewayError as error:  # Larger than a record may be.
+            failure = StorageUnavailable(str(error))
+            self._stream.put([], lambda _: on_done(failure))
+
+
+def stored_key(name: GroupName) -> bytes:
+    """Return the key of a stored group."""
+    return GROUP_KEY + group_key(name)
 
 
 class StoredGroup(NamedTuple):
@@ -106,6 +137,18 @@ def decode_group(value: bytes) -> StoredGroup:
     return StoredGroup(
         generation, state_unix_ms, protocol_type, protocol_name, leader_id, members
     )
+
+
+def restore_group(group: Group, value: bytes, now_ms: int) -> None:
+    """Restore a new group from its stored value. Error: ``CorruptBatch``."""
+    stored = decode_group(value)
+    group.restore(stored.members, now_ms)
+    group.generation = stored.generation
+    group.protocol_name = stored.protocol_name
+    group.members.protocol_type = stored.protocol_type
+    group.members.leader_id = stored.leader_id
+    if group.state is GroupState.EMPTY:
+        group.empty_since_unix_ms = stored.state_unix_ms
 
 
 def _decode_member(cursor: _Cursor, protocol_type: str) -> Member:
