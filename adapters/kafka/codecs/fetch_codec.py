@@ -62,6 +62,7 @@ class FetchResult(NamedTuple):
     number: int
     error_code: int
     high_watermark: int
+    last_stable_offset: int
     log_start_offset: int
     batches: Sequence[Buffer]
     leader: CurrentLeader | None = None
@@ -203,22 +204,11 @@ def encode_fetch_response(
 
 
 def _encode_fetched(version: int, result: FetchResult, size_bytes: int) -> bytes:
-    index, error_code, high_watermark, log_start_offset, _, _ = result
-    last_stable_offset = high_watermark
+    fixed = result[:5]  # up to the log start offset
     if version >= FLEXIBLE_FROM:
-        return _FETCHED_V12.pack(
-            index, error_code, high_watermark, last_stable_offset, log_start_offset, 0, -1
-        ) + encode_uvarint(size_bytes + 1)
+        return _FETCHED_V12.pack(*fixed, 0, -1) + encode_uvarint(size_bytes + 1)
     if version >= 11:  # noqa: PLR2004 - KIP-392
-        return _FETCHED_V11.pack(
-            index, error_code, high_watermark, last_stable_offset, log_start_offset, -1, -1,
-            size_bytes,
-        )  # fmt: skip
+        return _FETCHED_V11.pack(*fixed, -1, -1, size_bytes)
     if version >= 5:  # noqa: PLR2004 - KIP-107
-        return _FETCHED_V5.pack(
-            index, error_code, high_watermark, last_stable_offset, log_start_offset, -1,
-            size_bytes,
-        )  # fmt: skip
-    return _FETCHED_V4.pack(
-        index, error_code, high_watermark, last_stable_offset, -1, size_bytes
-    )
+        return _FETCHED_V5.pack(*fixed, -1, size_bytes)
+    return _FETCHED_V4.pack(*fixed[:4], -1, size_bytes)

@@ -30,11 +30,12 @@ class FetchTarget:
         code = ErrorCode.NONE if self.error is None else code_of(self.error)
         leader = current_leader(self.error)
         if partition is None:
-            return FetchResult(self.request.number, code, -1, -1, (), leader)
+            return FetchResult(self.request.number, code, -1, -1, -1, (), leader)
         return FetchResult(
             self.request.number,
             code,
             partition.high_watermark,
+            partition.stable_end,
             partition.log_start_offset,
             self.batches,
             leader,

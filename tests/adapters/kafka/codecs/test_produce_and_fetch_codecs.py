@@ -169,9 +169,9 @@ def test_fetch_requests_are_read(version: int) -> None:
 def test_fetch_responses_are_understood(version: int) -> None:
     ref = TOPIC_ID if version >= 13 else "orders.v1"
     results = [
-        FetchResult(1, 0, 2**41, 5, [memoryview(b"first "), b"second"]),
-        FetchResult(2, 1, 30, 20, ()),
-        FetchResult(3, 0, 40, 21, [b"x" * 300]),
+        FetchResult(1, 0, 2**41, 2**40, 5, [memoryview(b"first "), b"second"]),
+        FetchResult(2, 1, 30, 25, 20, ()),
+        FetchResult(3, 0, 40, 40, 21, [b"x" * 300]),
     ]
     m = schema("fetch", version, "response")
     data = b"".join(encode_fetch_response(version, [(ref, results)]))
@@ -188,8 +188,8 @@ def test_fetch_responses_are_understood(version: int) -> None:
         for p in topic.partitions
     ]
     assert seen == [
-        (1, 0, 2**41, 2**41, b"first second"),
-        (2, 1, 30, 30, b""),
+        (1, 0, 2**41, 2**40, b"first second"),
+        (2, 1, 30, 25, b""),
         (3, 0, 40, 40, b"x" * 300),
     ]
     if version >= 5:
