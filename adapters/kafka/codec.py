@@ -11,7 +11,7 @@ Malformed input raises ``PeerError``.
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from gateway.errors import PeerError
@@ -21,6 +21,8 @@ ELEMENTS_MAX: Final = 200_000
 """Default of ``request_elements_max``: array elements and tagged fields of one request."""
 
 SECTION_TAGS_MAX: Final = 64  # in the request header; clients send a few at most
+
+P = TypeVar("P")
 
 TopicRef = str | UUID
 """A topic as a request names it: by name, or by id in the versions that do (KIP-516)."""
@@ -161,6 +163,37 @@ def decode_topic_ref(
     return name or "", at
 
 
+def decode_topics(
+    data: memoryview,
+    at: int,
+    elements: ElementBudget,
+    decode_partition: Callable[[int], tuple[P, int]],
+    *,
+    flexible: bool,
+    by_id: bool,
+) -> tuple[list[tuple[TopicRef, list[P]]], int]:
+    """Return an array of topics with an array of partitions each, and its end.
+
+    ``decode_partition`` gets the index of a partition's first field and returns what is there and
+    where its fields end; tagged fields are skipped behind it.
+    """
+    topic_count, at = decode_count(data, at, elements, flexible=flexible)
+    topics = []
+    for _ in range(topic_count):
+        ref, at = decode_topic_ref(data, at, flexible=flexible, by_id=by_id)
+        partition_count, at = decode_count(data, at, elements, flexible=flexible)
+        partitions = []
+        for _ in range(partition_count):
+            partition, at = decode_partition(at)
+            if flexible:
+                at = skip_tags(data, at, elements)
+            partitions.append(partition)
+        if flexible:
+            at = skip_tags(data, at, elements)
+        topics.append((ref, partitions))
+    return topics, at
+
+
 def decode_records(
     data: memoryview, at: int, *, flexible: bool
 ) -> tuple[memoryview | None, int]:
@@ -191,6 +224,24 @@ def encode_topic_ref(ref: TopicRef, *, flexible: bool) -> bytes:
         return ref.bytes
     name = ref.encode()
     return (encode_uvarint(len(name) + 1) if flexible else I16.pack(len(name))) + name
+
+
+def encode_results(
+    topics: Sequence[tuple[TopicRef, Sequence[P]]],
+    encode_result: Callable[[P], bytes],
+    *,
+    flexible: bool,
+) -> bytearray:
+    """Return an array of topics with an array of results each, encoded by ``encode_result``."""
+    out = bytearray(encode_count(len(topics), flexible=flexible))
+    for ref, results in topics:
+        out += encode_topic_ref(ref, flexible=flexible)
+        out += encode_count(len(results), flexible=flexible)
+        for result in results:
+            out += encode_result(result)
+        if flexible:
+            out.append(0)
+    return out
 
 
 def encode_api_versions_response(

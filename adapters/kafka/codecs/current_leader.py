@@ -9,7 +9,6 @@ from gateway.errors import GatewayError, NotLeader
 from gateway.model import encode_uvarint
 
 PRODUCE_LEADERS_FROM: Final = 10
-FETCH_LEADERS_FROM: Final = 12
 FETCH_NODES_FROM: Final = 16
 
 PRODUCE_LEADER_TAG: Final = 0

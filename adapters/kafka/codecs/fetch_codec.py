@@ -6,6 +6,7 @@ input raises ``PeerError``.
 
 import struct
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from adapters.kafka.codec import (
@@ -15,6 +16,7 @@ from adapters.kafka.codec import (
     TopicRef,
     decode_count,
     decode_topic_ref,
+    decode_topics,
     encode_count,
     encode_topic_ref,
     skip_tags,
@@ -100,20 +102,14 @@ def _decode_fetch(version: int, body: memoryview, elements: ElementBudget) -> Fe
     if version >= 7:  # noqa: PLR2004 - KIP-227
         session_id, session_epoch = _FETCH_SESSION.unpack_from(body, at)
         at += 8
-    topic_count, at = decode_count(body, at, elements, flexible=flexible)
-    topics = []
-    for _ in range(topic_count):
-        ref, at = decode_topic_ref(body, at, flexible=flexible, by_id=version >= TOPIC_IDS_FROM)
-        partition_count, at = decode_count(body, at, elements, flexible=flexible)
-        partitions = []
-        for _ in range(partition_count):
-            partition, at = _fetched_partition(version, body, at)
-            partitions.append(partition)
-            if flexible:
-                at = skip_tags(body, at, elements)
-        topics.append((ref, partitions))
-        if flexible:
-            at = skip_tags(body, at, elements)
+    topics, at = decode_topics(
+        body,
+        at,
+        elements,
+        partial(_fetched_partition, version, body),
+        flexible=flexible,
+        by_id=version >= TOPIC_IDS_FROM,
+    )
     forgotten = []
     if version >= 7:  # noqa: PLR2004 - KIP-227
         forgotten = _forgotten_topics(version, body, at, elements)

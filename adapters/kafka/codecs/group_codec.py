@@ -6,6 +6,7 @@ the Kafka protocol guide. Malformed input raises ``PeerError``.
 
 import struct
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from adapters.kafka.codec import (
@@ -14,12 +15,9 @@ from adapters.kafka.codec import (
     I32,
     ElementBudget,
     TopicRef,
-    decode_count,
     decode_string,
-    decode_topic_ref,
-    encode_count,
-    encode_topic_ref,
-    skip_tags,
+    decode_topics,
+    encode_results,
 )
 from gateway.errors import PeerError
 
@@ -77,15 +75,25 @@ def decode_heartbeat_request(
     del elements_max
     flexible = version >= HEARTBEAT_FLEXIBLE_FROM
     try:
-        group_id, at = decode_string(body, 0, flexible=flexible)
-        (generation,) = I32.unpack_from(body, at)
-        member_id, at = decode_string(body, at + I32.size, flexible=flexible)
-        instance_id = None
-        if version >= HEARTBEAT_INSTANCE_FROM:
-            instance_id, at = decode_string(body, at, flexible=flexible)
+        member, _ = _decode_member(
+            body, flexible=flexible, has_instance=version >= HEARTBEAT_INSTANCE_FROM
+        )
     except (struct.error, IndexError, ValueError) as error:
         raise PeerError(f"a Heartbeat request is garbled: {error}") from error
-    return HeartbeatRequest(group_id or "", generation, member_id or "", instance_id)
+    return member
+
+
+def _decode_member(
+    body: memoryview, *, flexible: bool, has_instance: bool
+) -> tuple[HeartbeatRequest, int]:
+    """Return the fields that both requests begin with, as those of a Heartbeat; and their end."""
+    group_id, at = decode_string(body, 0, flexible=flexible)
+    (generation,) = I32.unpack_from(body, at)
+    member_id, at = decode_string(body, at + I32.size, flexible=flexible)
+    instance_id = None
+    if has_instance:
+        instance_id, at = decode_string(body, at, flexible=flexible)
+    return HeartbeatRequest(group_id or "", generation, member_id or "", instance_id), at
 
 
 def encode_heartbeat_response(version: int, error_code: int) -> bytes:
@@ -114,38 +122,27 @@ def _decode_commit(
     version: int, body: memoryview, elements: ElementBudget
 ) -> OffsetCommitRequest:
     flexible = version >= COMMIT_FLEXIBLE_FROM
-    group_id, at = decode_string(body, 0, flexible=flexible)
-    (generation,) = I32.unpack_from(body, at)
-    member_id, at = decode_string(body, at + I32.size, flexible=flexible)
-    instance_id = None
-    if version >= COMMIT_INSTANCE_FROM:
-        instance_id, at = decode_string(body, at, flexible=flexible)
+    member, at = _decode_member(
+        body, flexible=flexible, has_instance=version >= COMMIT_INSTANCE_FROM
+    )
     retention_ms = -1
     if version <= COMMIT_RETENTION_UP_TO:
         (retention_ms,) = _I64.unpack_from(body, at)
         at += _I64.size
-    topic_count, at = decode_count(body, at, elements, flexible=flexible)
-    topics = []
-    by_id = version >= COMMIT_TOPIC_IDS_FROM
-    for _ in range(topic_count):
-        ref, at = decode_topic_ref(body, at, flexible=flexible, by_id=by_id)
-        partition_count, at = decode_count(body, at, elements, flexible=flexible)
-        partitions = []
-        for _ in range(partition_count):
-            partition, at = _decode_partition(version, body, at, elements)
-            partitions.append(partition)
-        topics.append((ref, partitions))
-        if flexible:
-            at = skip_tags(body, at, elements)
-    return OffsetCommitRequest(
-        group_id or "", generation, member_id or "", instance_id, retention_ms, topics
+    topics, _ = decode_topics(
+        body,
+        at,
+        elements,
+        partial(_decode_partition, version, body),
+        flexible=flexible,
+        by_id=version >= COMMIT_TOPIC_IDS_FROM,
     )
+    return OffsetCommitRequest(*member, retention_ms, topics)
 
 
 def _decode_partition(
-    version: int, body: memoryview, at: int, elements: ElementBudget
+    version: int, body: memoryview, at: int
 ) -> tuple[CommittedPartition, int]:
-    flexible = version >= COMMIT_FLEXIBLE_FROM
     if version >= COMMIT_EPOCH_FROM:
         number, offset, leader_epoch = _INDEX_OFFSET_EPOCH.unpack_from(body, at)
         at += _INDEX_OFFSET_EPOCH.size
@@ -153,9 +150,7 @@ def _decode_partition(
         number, offset = _INDEX_OFFSET.unpack_from(body, at)
         leader_epoch = -1
         at += _INDEX_OFFSET.size
-    metadata, at = decode_string(body, at, flexible=flexible)
-    if flexible:
-        at = skip_tags(body, at, elements)
+    metadata, at = decode_string(body, at, flexible=version >= COMMIT_FLEXIBLE_FROM)
     return CommittedPartition(number, offset, leader_epoch, metadata), at
 
 
@@ -164,17 +159,9 @@ def encode_offset_commit_response(
 ) -> bytes:
     """Return the body of an OffsetCommit response: (number, error code) of each partition."""
     flexible = version >= COMMIT_FLEXIBLE_FROM
-    out = bytearray(_NO_THROTTLE if version >= COMMIT_THROTTLE_FROM else b"")
-    out += encode_count(len(topics), flexible=flexible)
-    for ref, partitions in topics:
-        out += encode_topic_ref(ref, flexible=flexible)
-        out += encode_count(len(partitions), flexible=flexible)
-        for number, code in partitions:
-            out += _INDEX_CODE.pack(number, code)
-            if flexible:
-                out.append(0)
-        if flexible:
-            out.append(0)
-    if flexible:
-        out.append(0)
-    return bytes(out)
+    tags = b"\0" if flexible else b""
+    head = _NO_THROTTLE if version >= COMMIT_THROTTLE_FROM else b""
+    results = encode_results(
+        topics, lambda result: _INDEX_CODE.pack(*result) + tags, flexible=flexible
+    )
+    return head + results + tags

@@ -6,6 +6,7 @@ raises ``PeerError``.
 
 import struct
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from adapters.kafka.codec import (
@@ -14,13 +15,10 @@ from adapters.kafka.codec import (
     I32,
     ElementBudget,
     TopicRef,
-    decode_count,
     decode_records,
     decode_string,
-    decode_topic_ref,
-    encode_count,
-    encode_topic_ref,
-    skip_tags,
+    decode_topics,
+    encode_results,
 )
 from adapters.kafka.codecs.current_leader import (
     PRODUCE_LEADER_TAG,
@@ -77,21 +75,20 @@ def _decode_produce(version: int, body: memoryview, elements: ElementBudget) -> 
     flexible = version >= FLEXIBLE_FROM
     transactional_id, at = decode_string(body, 0, flexible=flexible)
     acks, timeout_ms = _ACKS.unpack_from(body, at)
-    topic_count, at = decode_count(body, at + _ACKS.size, elements, flexible=flexible)
-    topics = []
-    for _ in range(topic_count):
-        ref, at = decode_topic_ref(body, at, flexible=flexible, by_id=version >= TOPIC_IDS_FROM)
-        partition_count, at = decode_count(body, at, elements, flexible=flexible)
-        partitions: list[ProducedPartition] = []
-        for _ in range(partition_count):
-            (index,) = I32.unpack_from(body, at)
-            batch, at = decode_records(body, at + 4, flexible=flexible)
-            partitions.append((index, batch))
-            if flexible:
-                at = skip_tags(body, at, elements)
-        topics.append((ref, partitions))
-        if flexible:
-            at = skip_tags(body, at, elements)
+
+    def partition_at(at: int) -> tuple[ProducedPartition, int]:
+        (number,) = I32.unpack_from(body, at)
+        batch, end = decode_records(body, at + I32.size, flexible=flexible)
+        return (number, batch), end
+
+    topics, _ = decode_topics(
+        body,
+        at + _ACKS.size,
+        elements,
+        partition_at,
+        flexible=flexible,
+        by_id=version >= TOPIC_IDS_FROM,
+    )
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
@@ -112,14 +109,7 @@ def encode_produce_response(
     ``nodes``: where the current leaders that results name are found.
     """
     flexible = version >= FLEXIBLE_FROM
-    out = bytearray(encode_count(len(topics), flexible=flexible))
-    for ref, results in topics:
-        out += encode_topic_ref(ref, flexible=flexible)
-        out += encode_count(len(results), flexible=flexible)
-        for result in results:
-            out += _encode_produced(version, result)
-        if flexible:
-            out.append(0)
+    out = encode_results(topics, partial(_encode_produced, version), flexible=flexible)
     out += bytes(4)
     if flexible:
         out += encode_nodes(nodes if version >= PRODUCE_LEADERS_FROM else (), topics)
