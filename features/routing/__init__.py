@@ -1,0 +1,1 @@
+"""Routing of messages by exchanges and bindings, with the semantics of RabbitMQ 4."""
