@@ -14,13 +14,13 @@ from gateway.append_queue import AppendQueue
 from gateway.broker_metrics import register_metrics
 from gateway.clock import Clock
 from gateway.config.settings import BrokerConfig
-from gateway.errors import NotLeader, OffsetOutOfRange, TopicNotFound
+from gateway.errors import OffsetOutOfRange, TopicNotFound
 from gateway.key_index import has_key_spans, spans_with_keys
 from gateway.long_poll import Waiter
 from gateway.metrics import Metrics
 from gateway.model import Buffer
-from gateway.partition import Partition
-from gateway.placement import Placement, shard_of
+from gateway.partition import Partition, not_leader
+from gateway.placement import Placement, owner_id_of, shard_of
 from gateway.reader import MAX_INT64, Reader
 from gateway.retention_holds import Hold, HolderKind, RetentionHolds
 from gateway.storage import KeySpans, OnDone, StorageAdapter, WantedKeys
@@ -89,9 +89,8 @@ class Broker:
         placement = self.placement
         shard = shard_of(topic, number, placement)
         if not placement.owns(shard):
-            owner, epoch = placement.owner(shard), placement.epoch(shard)
-            msg = f"partition {number} of {topic.name.name} is another node's"
-            raise NotLeader(msg, owner_id=-1 if owner is None else owner.node_id, epoch=epoch)
+            owner_id = owner_id_of(shard, placement)
+            raise not_leader(topic, number, owner_id, placement.epoch(shard))
         partition = Partition(
             topic,
             number,
@@ -117,8 +116,7 @@ class Broker:
         if placement.owns(shard):
             partition.leader_epoch = epoch
             return
-        owner = placement.owner(shard)
-        partition.moved_to = (-1 if owner is None else owner.node_id, epoch)
+        partition.moved_to = (owner_id_of(shard, placement), epoch)
         partition.is_gone = True
         partition.topic.partitions[partition.number] = None
         self.writer.producers_changed.discard(partition)

@@ -77,9 +77,7 @@ class Partition:
     def check_present(self) -> None:
         """Raise ``TopicNotFound`` for a deleted topic, ``NotLeader`` for a partition that moved."""
         if self.moved_to is not None:
-            owner_id, epoch = self.moved_to
-            msg = f"partition {self.number} of {self.topic.name.name} is another node's"
-            raise NotLeader(msg, owner_id=owner_id, epoch=epoch)
+            raise not_leader(self.topic, self.number, *self.moved_to)
         if self.is_gone:
             msg = f"topic {self.topic.name.name} was deleted"
             raise TopicNotFound(msg)
@@ -89,6 +87,12 @@ class Partition:
             f"<{self.topic.name.name}-{self.number} "
             f"{self.log_start_offset}..{self.high_watermark}..{self.log_end_offset}>"
         )
+
+
+def not_leader(topic: Topic, number: int, owner_id: int, epoch: int) -> NotLeader:
+    """Return the error for a partition that another node owns, with that node and its epoch."""
+    msg = f"partition {number} of {topic.name.name} is another node's"
+    return NotLeader(msg, owner_id=owner_id, epoch=epoch)
 
 
 class Write:

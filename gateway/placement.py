@@ -90,6 +90,12 @@ def shard_of(topic: PlacedTopic, number: int, placement: Placement) -> int:
     return shard_of_partition(topic.uuid, number, placement.shard_count)
 
 
+def owner_id_of(shard: int, placement: Placement) -> int:
+    """Return the number of the node that serves a shard; -1 while nobody does."""
+    owner = placement.owner(shard)
+    return -1 if owner is None else owner.node_id
+
+
 class SingleNode:
     """A cluster of one: it owns every shard, and its incarnation is every shard's epoch.
 

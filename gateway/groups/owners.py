@@ -2,7 +2,7 @@
 
 from gateway.errors import NotCoordinator
 from gateway.groups.model import GroupName
-from gateway.placement import Node, Placement
+from gateway.placement import Node, Placement, owner_id_of
 from gateway.slots import shard_of_group
 
 
@@ -33,9 +33,8 @@ class GroupOwners:
     def refusal(self, name: GroupName) -> NotCoordinator:
         """Return the error for a group of another node, with that node."""
         shard = self.shard(name)
-        owner = self.placement.owner(shard)
         return NotCoordinator(
             f"group {name.name[:80]!r} is another node's",
-            owner_id=-1 if owner is None else owner.node_id,
+            owner_id=owner_id_of(shard, self.placement),
             epoch=self.placement.epoch(shard),
         )
