@@ -23,6 +23,7 @@ from gateway.partition import Partition, not_leader
 from gateway.placement import Placement, owner_id_of, shard_of
 from gateway.reader import MAX_INT64, Reader
 from gateway.retention_holds import Hold, HolderKind, RetentionHolds
+from gateway.shard_lifecycle import ShardLifecycle
 from gateway.storage import KeySpans, OnDone, StorageAdapter, WantedKeys
 from gateway.tail import Receiver, Tail
 from gateway.topics.manager import Topic
@@ -51,6 +52,7 @@ class Broker:
         self.before_delete: list[Callable[[Topic], None]] = []
         """Called with a topic that is about to be deleted, while it can still be written."""
         self.placement = placement
+        self.shards = ShardLifecycle(placement, self.after_pending)
         self._loop = asyncio.get_running_loop()
 
     @property

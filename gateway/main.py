@@ -374,6 +374,7 @@ class _Node:
 
     async def _drain(self, kernel: Kernel) -> None:
         """Answer requests in flight, after group members were told to find another coordinator."""
+        kernel.broker.shards.close()
         kernel.groups.close()
         seconds_max = self._settings.node.drain_s_max
         await asyncio.gather(

@@ -11,16 +11,16 @@ A snapshot too large for one record is written as pieces, each with a header tha
 then the end, whose header has the number of pieces. No other entry of the lane comes between
 them; an incomplete sequence does not count.
 
-The first entry of a lane is a snapshot; deltas before one belong to a deleted queue. When the
-journal exceeds twice the size of the last snapshots plus a margin, a snapshot of every lane is
-appended and everything before is truncated. It may use the space that the storage keeps back,
-so that messages can be settled on a full disk.
+The first entry of a lane is a snapshot; deltas before one belong to a deleted queue. When a
+partition exceeds twice the size of its last snapshots plus a margin, a snapshot of every lane in it
+is appended and everything before is truncated (``gateway.queues.journal_partition``). The journal
+may use the space that the storage keeps back, so that messages can be settled on a full disk.
 
 After a refused entry, memory is ahead of the journal: the lane's next entry is a snapshot.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -28,7 +28,7 @@ from uuid import UUID
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer, Part
-from gateway.errors import GatewayError, StorageUnavailable
+from gateway.errors import GatewayError, NotLeader, StorageUnavailable
 from gateway.futures import await_done
 from gateway.model import DEFAULT_NAMESPACE, TopicName
 from gateway.partition import Partition
@@ -40,17 +40,17 @@ from gateway.queues.journal_entries import (
     OnEntry,
     PendingEntries,
 )
+from gateway.queues.journal_partition import JournalPartition, SnapshotPart
 from gateway.queues.journal_reader import read_entries
 from gateway.records.codec import NO_HEADERS, encode_headers
 from gateway.records.record_run import RecordRun
 from gateway.slots import shard_of_key
 from gateway.storage import OnDone
 from gateway.topics.internal import internal_topic
-from gateway.topics.manager import TopicManager
+from gateway.topics.manager import Topic, TopicManager
 
 QUEUES_TOPIC: Final = "__queues"
 CHECKS_PER_ROOM: Final = 16  # looking at the size is not free
-SNAPSHOT_BYTES_PER_TICK: Final = 1_048_576  # of a rewrite, before others have their turn
 PIECE_BYTES_MAX: Final = 512 * 1024  # of a snapshot: an append of it fits any segment
 RECORD_BYTES_MAX: Final = 64 * 1024 * 1024
 STOP_BYTES_MAX: Final = 1024 * 1024  # a longer journal is rewritten when the node stops
@@ -73,18 +73,19 @@ def lane_id(topic_uuid: UUID, number: int, group: str) -> bytes:
 
 
 class QueueJournal:
-    """Writes and reads entries. Loop only. ``load`` comes before anything is put."""
+    """Writes and reads entries. Loop only. A shard is loaded before anything of it is put."""
 
     def __init__(
         self,
-        partitions: Sequence[Partition],
+        topic: Topic,
         broker: Broker,
         clock: Clock,
         *,
         room_bytes: int,
         coalescer: Coalescer | None = None,
     ) -> None:
-        self.partitions = partitions
+        self._topic = topic
+        self._files: dict[int, JournalPartition] = {}  # by number, of the shards that are open
         self._shard_count = broker.placement.shard_count
         self._has_misplaced = False  # entries in other shards than their own
         self.rewrites = 0
@@ -95,13 +96,10 @@ class QueueJournal:
         # Where others share the rounds, entries keep their place among what those put.
         self._gathers = coalescer is None
         self._gathering = PendingEntries(self._coalescer, self._append)
-        self._room_bytes = room_bytes
-        self._live_bytes = 0  # of the last snapshots
+        self._room_bytes = room_bytes // self._shard_count
         self._unchecked_bytes = 0
         self._lanes: Callable[[], Iterable[Journaled]] = tuple
-        self._rewrite: Iterator[Journaled] | None = None
-        self._rewrite_starts: list[int] = []
-        self._has_lost_piece = False
+        self.open_shards: set[int] = set()
 
     @classmethod
     async def open(
@@ -120,46 +118,82 @@ class QueueJournal:
         """
         topic_name = TopicName(DEFAULT_NAMESPACE, name)
         topic = await internal_topic(topics, topic_name, broker.placement.shard_count, _CONFIGS)
-        numbers = range(len(topic.partition_ids))
-        partitions = [broker.partition(topic, number) for number in numbers]
-        return cls(partitions, broker, clock, room_bytes=room_bytes, coalescer=coalescer)
+        return cls(topic, broker, clock, room_bytes=room_bytes, coalescer=coalescer)
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """Partitions of the shards that are open, by number."""
+        return [self._files[number].partition for number in sorted(self._files)]
 
     async def load(self, on_entry: OnEntry) -> None:
-        """Read all entries, in order by lane. Errors: as ``read_entries``."""
-        self._has_misplaced = await read_entries(
-            self._broker, self.partitions, self._partition_of, on_entry
+        """Read the entries of all shards of the node. Errors: as ``load_shards``."""
+        await self.load_shards(self._broker.shards.owned(), on_entry)
+
+    async def load_shards(self, shards: Collection[int], on_entry: OnEntry) -> None:
+        """Read the entries of some shards, in order by lane; then entries can be put there.
+
+        Errors: as ``read_entries``, and ``NotLeader``.
+        """
+        count = len(self._topic.partition_ids)
+        numbers = [n for shard in shards for n in range(shard, count, self._shard_count)]
+        for number in sorted(numbers):
+            partition = self._broker.partition(self._topic, number)
+            self._files[number] = JournalPartition(
+                partition, self._broker, self, room_bytes=self._room_bytes
+            )
+        partitions = [self._files[number].partition for number in sorted(numbers)]
+        self._has_misplaced |= await read_entries(
+            self._broker, partitions, self._is_home, on_entry
         )
+        self.open_shards.update(shards)
+        self._unchecked_bytes = self._room_bytes  # the next entry has a look at the sizes
+
+    def close_shards(self, shards: Collection[int]) -> None:
+        """Forget the partitions of some shards."""
+        self.open_shards.difference_update(shards)
+        for number in [n for n in self._files if n % self._shard_count in shards]:
+            self._files.pop(number).stop()
 
     async def start(self, lanes: Callable[[], Iterable[Journaled]]) -> None:
-        """Move entries to their shards, then rewrite the journal when it is due, now and later.
+        """Move entries to their shards, then rewrite partitions when it is due, now and later.
 
         Nothing is put before this returns. ``lanes`` says of what. Errors: ``StorageUnavailable``.
         """
         self._lanes = lanes
-        if self._has_misplaced:
+        if self._has_misplaced and self._broker.placement.owns_all:
             await self._move_home(list(lanes()))
         self._rewrite_when_due()
 
     async def _move_home(self, lanes: Sequence[Journaled]) -> None:
         """Write a snapshot of each lane in its shard, then truncate all that was before."""
-        starts = self._end_offsets()
+        starts = [(partition, partition.log_end_offset) for partition in self.partitions]
         for start in range(0, len(lanes), LANES_MOVED_TOGETHER):
             some = lanes[start : start + LANES_MOVED_TOGETHER]
             await await_done(partial(self.put_snapshots, some))
-        if self._has_lost_piece:
+        if any(file.has_lost_piece for file in self._files.values()):
             raise StorageUnavailable("a piece of a snapshot of a queue's journal was refused")
-        for partition, offset in zip(self.partitions, starts, strict=True):
+        for partition, offset in starts:
             await await_done(partial(self._broker.truncate_before, partition, offset))
         self._has_misplaced = False
 
-    def _partition_of(self, lane: bytes) -> Partition:
-        """Return the partition of a lane's shard, which is that of the lane's own partition."""
-        if self._shard_count == 1:
-            return self.partitions[0]
-        return self.partitions[shard_of_key(lane[:PARTITION_BYTES], self._shard_count)]
+    def _home_of(self, lane: Journaled) -> JournalPartition:
+        """Return the partition of a lane's shard, which is that of the lane's own partition.
 
-    def _end_offsets(self) -> list[int]:
-        return [partition.log_end_offset for partition in self.partitions]
+        Error: ``NotLeader`` when the shard has left, or is not open.
+        """
+        shard = self._shard_of(lane.lane_id)
+        file = self._files.get(shard)
+        if file is None or lane.has_left:
+            msg = f"shard {shard} of {self._topic.name.name} is not open"
+            raise NotLeader(msg)
+        return file
+
+    def _shard_of(self, lane: bytes) -> int:
+        count = self._shard_count
+        return 0 if count == 1 else shard_of_key(lane[:PARTITION_BYTES], count)
+
+    def _is_home(self, lane: bytes, partition: Partition) -> bool:
+        return self._shard_of(lane) == partition.number
 
     # --- writing
 
@@ -214,14 +248,10 @@ class QueueJournal:
 
     def _append(self, lane: Journaled, entry: bytes, waiting: Sequence[OnDone]) -> None:
         on_kept = partial(self._done, lane, waiting)
-        partition, run = self.part(lane, entry)
-        if lane.is_ahead:  # a piece of its snapshot was refused: the end would not count
-            refusal = StorageUnavailable(
-                "a piece of a snapshot of a queue's journal was refused"
-            )
-            asyncio.get_running_loop().call_soon(on_kept, refusal)
-            return
         try:
+            partition, run = self.part(lane, entry)
+            if lane.is_ahead:  # a piece of its snapshot was refused: the end would not count
+                raise StorageUnavailable("a piece of a snapshot was refused")
             self._coalescer.add(partition, run, on_kept)
         except GatewayError as error:  # who hands out messages goes on: they come again
             lane.is_ahead = True
@@ -231,12 +261,13 @@ class QueueJournal:
     def part(self, lane: Journaled, entry: bytes) -> Part:
         """Return an entry, or the snapshot due in its place, for an append that holds more.
 
-        Who appends it calls ``note`` when that has ended.
+        Who appends it calls ``note`` when that has ended. Error: ``NotLeader`` when the lane's
+        shard is not open.
         """
         is_ahead = lane.is_ahead
         # Now, not after the append: to make room it may refuse what this lane put before.
         lane.is_ahead = False
-        part = self._snapshot_part(lane) if is_ahead else self.delta(lane, entry)
+        part = self.snapshot_part(lane).part if is_ahead else self.delta(lane, entry)
         self._unchecked_bytes += part[1].size_bytes
         return part
 
@@ -251,45 +282,57 @@ class QueueJournal:
 
     def put_snapshots(self, lanes: Iterable[Journaled], on_done: OnDone) -> None:
         """Append a snapshot of each lane, all or none; for queues that are made."""
-        self._gathering.append()
-        parts = [self._snapshot_part(lane) for lane in lanes]
+        self.put_pending()
+        self.append_snapshots([self.snapshot_part(lane).part for lane in lanes], on_done)
+
+    def append_snapshots(self, parts: Sequence[Part], on_done: OnDone) -> None:
+        """Append the ends of snapshots as one. Errors: as ``Coalescer.add_many``."""
         self._coalescer.add_many(parts, on_done)
 
     def delta(self, lane: Journaled, entry: bytes) -> Part:
         """Return an entry as a part of an append that holds more; ``seal`` comes before it."""
         now_unix_ms = self._clock.unix_ms()
         run = RecordRun(lane.lane_id, (entry,), NO_HEADERS, now_unix_ms)
-        return self._partition_of(lane.lane_id), run
+        return self._home_of(lane).partition, run
+
+    def put_pending(self) -> None:
+        """Add pending entries to the open round: they come before a snapshot."""
+        self._gathering.append()
 
     def seal(self) -> None:
         """Append pending entries now instead of at the end of the tick."""
         self._gathering.append()
         self._coalescer.seal()
 
-    def _snapshot_part(self, lane: Journaled) -> Part:
+    def snapshot_part(self, lane: Journaled) -> SnapshotPart:
         """Return the end of a lane's snapshot; the pieces before it are appended at once."""
-        partition = self._partition_of(lane.lane_id)
+        file = self._home_of(lane)
         snapshot = lane.snapshot()
         count = max(len(snapshot) - 1, 0) // PIECE_BYTES_MAX
+        pieces_bytes = 0
         for index in range(count):
             piece = snapshot[index * PIECE_BYTES_MAX : (index + 1) * PIECE_BYTES_MAX]
             header = (PIECE, index.to_bytes(_NUMBER_BYTES, "big"))
             run = RecordRun(
                 lane.lane_id, (piece,), encode_headers([header]), self._clock.unix_ms()
             )
-            self._unchecked_bytes += run.size_bytes
-            self._coalescer.add(partition, run, partial(self._piece_done, lane))
+            pieces_bytes += run.size_bytes
+            self._coalescer.add(file.partition, run, partial(self._piece_done, lane, file))
             self._coalescer.seal()
+        self._unchecked_bytes += pieces_bytes
         headers = _SNAPSHOT_HEADERS
         if count:
             headers = encode_headers([(SNAPSHOT, count.to_bytes(_NUMBER_BYTES, "big"))])
         end = snapshot[count * PIECE_BYTES_MAX :]
-        return partition, RecordRun(lane.lane_id, (end,), headers, self._clock.unix_ms())
+        run = RecordRun(lane.lane_id, (end,), headers, self._clock.unix_ms())
+        return SnapshotPart((file.partition, run), pieces_bytes)
 
-    def _piece_done(self, lane: Journaled, error: StorageUnavailable | None) -> None:
+    def _piece_done(
+        self, lane: Journaled, file: JournalPartition, error: StorageUnavailable | None
+    ) -> None:
         if error is not None:  # the end may be kept all the same, and will not count
             lane.is_ahead = True
-            self._has_lost_piece = True
+            file.has_lost_piece = True
 
     def _done(
         self, lane: Journaled, waiting: Sequence[OnDone], error: StorageUnavailable | None
@@ -306,81 +349,43 @@ class QueueJournal:
 
     # --- keeping small
 
-    @property
-    def stored_bytes(self) -> int:
-        """Bytes of all entries."""
-        return sum([self._broker.size_bytes(one) for one in self.partitions])
+    def lanes_in(self, partition: Partition) -> list[Journaled]:
+        """See ``SnapshotWriter``."""
+        return [lane for lane in self._lanes() if self._is_home(lane.lane_id, partition)]
 
     def _rewrite_when_due(self) -> None:
         self._unchecked_bytes = 0
-        if (
-            self._rewrite is None
-            and self.stored_bytes > 2 * self._live_bytes + self._room_bytes
-        ):
-            self._begin_rewrite()
+        for file in list(self._files.values()):
+            file.rewrite_when_due(self._rewritten)
 
-    def _begin_rewrite(self) -> None:
-        self.seal()
-        self._live_bytes = 0
-        self._has_lost_piece = False
-        self._rewrite_starts = self._end_offsets()
-        self._rewrite = iter(list(self._lanes()))
-        self._rewrite_some(None)
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of all entries."""
+        return sum([file.stored_bytes for file in self._files.values()])
 
-    def _rewrite_some(self, error: StorageUnavailable | None) -> None:
-        """Append some snapshots; the next follow when these are durable, so as not to flood."""
-        if self._rewrite is None:
-            return
-        if error is not None or self._has_lost_piece:
-            self._rewrite = None  # The node stops, or the disk is full: tried again later.
-            return
-        self._gathering.append()
-        parts: list[Part] = []
-        size_bytes = 0
-        for lane in self._rewrite:
-            if lane.is_gone:
-                continue
-            before_bytes = self._unchecked_bytes
-            parts.append(self._snapshot_part(lane))
-            size_bytes += parts[-1][1].size_bytes + self._unchecked_bytes - before_bytes
-            if size_bytes >= SNAPSHOT_BYTES_PER_TICK:
-                break
-        if parts:
-            self._live_bytes += size_bytes
-            try:
-                self._coalescer.add_many(parts, self._rewrite_some)
-            except GatewayError:
-                self._rewrite = None
-            return
-        self._rewrite = None
+    def _rewritten(self) -> None:
         self.rewrites += 1
-        self._cut(self._rewrite_starts)
-
-    def _cut(self, offsets: Sequence[int]) -> None:
-        for partition, end in zip(self.partitions, offsets, strict=True):
-            offset = min(end, partition.high_watermark)
-            if offset > partition.log_start_offset:
-                self._broker.truncate_before(partition, offset, _ignore)
 
     async def close(self) -> None:
         """Append pending entries and shorten the journal, so that the next start is fast."""
-        self._rewrite = None
+        for file in self._files.values():
+            file.stop()
         self.seal()
-        lanes = list(self._lanes())
-        if self.stored_bytes <= STOP_BYTES_MAX:
-            return
-        starts = self._end_offsets()
-        self._has_lost_piece = False
-        written: asyncio.Future[StorageUnavailable | None] = asyncio.Future()
+        bound_bytes = STOP_BYTES_MAX // max(len(self._files), 1)
+        large = [file for file in self._files.values() if file.stored_bytes > bound_bytes]
+        starts = [(file, file.partition.log_end_offset) for file in large]
+        lanes = [lane for file in large for lane in self.lanes_in(file.partition)]
+        for file in large:
+            file.has_lost_piece = False
         try:
             if lanes:
-                self.put_snapshots(lanes, written.set_result)
-                self._coalescer.seal()
-            if not lanes or (await written is None and not self._has_lost_piece):
-                self._cut(starts)
+                await await_done(partial(self._put_now, lanes))
+            for file, start in starts:
+                if not file.has_lost_piece:
+                    file.cut(start)
         except GatewayError:
             return  # The journal stays as it is, which only makes the start longer.
 
-
-def _ignore(_error: StorageUnavailable | None) -> None:
-    """Ignore the result of a truncation: without it the next start only reads more."""
+    def _put_now(self, lanes: Sequence[Journaled], on_done: OnDone) -> None:
+        self.put_snapshots(lanes, on_done)
+        self._coalescer.seal()

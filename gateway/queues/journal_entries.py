@@ -95,6 +95,8 @@ class Journaled(Protocol):
     """Whether an entry was refused: the next one must be a snapshot."""
     is_gone: bool
     """Whether its queue was deleted: another may have its id by now."""
+    has_left: bool
+    """Whether its shard has left the node: entries are refused, also when it has come back."""
 
     def snapshot(self) -> bytes:
         """Return a snapshot of the lane."""

@@ -22,7 +22,7 @@ _LOAD_BYTES: Final = 1_048_576
 async def read_entries(
     broker: Broker,
     partitions: Sequence[Partition],
-    home_of: Callable[[bytes], Partition],
+    is_home: Callable[[bytes, Partition], bool],
     on_entry: OnEntry,
 ) -> bool:
     """Read all entries, in order by lane; return whether some are in another shard than their own.
@@ -39,7 +39,7 @@ async def read_entries(
             is_snapshot: bool,  # noqa: FBT001 - as OnEntry
             partition: Partition = partition,
         ) -> None:
-            if home_of(lane) is not partition:
+            if not is_home(lane, partition):
                 elsewhere.append((lane, entry, is_snapshot))
                 return
             if is_snapshot:

@@ -139,6 +139,7 @@ class QueueLane:
         "_loop",
         "front",
         "front_unix_ms",
+        "has_left",
         "held_offset",
         "is_ahead",
         "is_gone",
@@ -166,6 +167,7 @@ class QueueLane:
         self.number = partition.number
         self.lane = lane
         self.lane_id = lane_id(partition.topic.uuid, partition.number, group)
+        self.has_left = False
         self.is_ahead = False
         self.is_gone = False
         self.is_open = False
@@ -195,6 +197,14 @@ class QueueLane:
     def leave(self) -> None:
         """Release the partition of a deleted queue."""
         self.is_gone = True
+        self._release()
+
+    def depart(self) -> None:
+        """Release the partition of a shard that has left; nothing is written any more."""
+        self.has_left = True
+        self._release()
+
+    def _release(self) -> None:
         self.close()
         self._context.touched.discard(self)
         self._context.broker.release_retention(self.partition.partition_id, self._hold_name)

@@ -5,7 +5,7 @@ in this order: its entries in the journal, then its row; so every row has entrie
 without a row are ignored.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from itertools import count
 from typing import Self
 
@@ -30,6 +30,7 @@ from gateway.queues.model import DEFAULT_GROUP, QueueRow, QueueSettings
 from gateway.queues.pending_receives import PendingReceive, PendingReceives
 from gateway.queues.purge_offsets import PURGED, format_purged
 from gateway.queues.queue import Browsed, Queue
+from gateway.queues.queue_shards import QueueShards
 from gateway.queues.redrive import Redrive, Redrives
 from gateway.queues.upkeep import QueueUpkeep
 from gateway.topics.manager import Topic, TopicManager
@@ -66,6 +67,7 @@ class QueueManager:
         )
         context.mover = DeadLetters(context, topics)
         self.upkeep = QueueUpkeep(context, self.everything)
+        self._shards = QueueShards(context, self.everything)
         self.redrives = Redrives(context, topics, self)
 
     @classmethod
@@ -89,25 +91,21 @@ class QueueManager:
         await manager._load()
         topics.on_changed.append(manager._on_topic_changed)
         topics.on_deleted.append(manager._on_topic_deleted)
-        broker.placement.on_change.append(manager._follow_owners)
+        broker.shards.register(manager._shards)
         manager.upkeep.start()
         return manager
 
     async def close(self) -> None:
         """Complete waiting receives and write the remaining journal entries."""
         await self._changes.close()
+        self._context.broker.shards.unregister(self._shards)
+        self._shards.close()
         for queue in self._queues.values():
             queue.close()
         self._pending_receives.close()
         await self._context.close()
         self._context.messages.seal()
         await self._context.journal.close()
-
-    def _follow_owners(self, _shards: Collection[int]) -> None:
-        """Stop to serve the queues of which another node owns a partition now."""
-        for queue in self._queues.values():
-            if any(lane.partition.is_gone for lane in queue.lanes):
-                queue.leave_node()
 
     # --- queries
 
@@ -240,7 +238,7 @@ class QueueManager:
         self._queues[topic.name, row.group] = queue
         for lane in lanes:
             lane.open()
-        self._grow(queue)
+        self._shards.grow(queue)
         return queue
 
     async def _keep(self, lanes: list[QueueLane], row: QueueRow) -> None:
@@ -254,6 +252,7 @@ class QueueManager:
         now_unix_ms = self._context.clock.unix_ms()
         settings = changes.get("settings")
         if isinstance(settings, QueueSettings):
+            queue.check_here()
             ends = [lane.partition.log_end_offset for lane in queue.lanes]
             changes["earlier_delays"] = earlier_delays(queue.row, settings, ends, now_unix_ms)
         row = queue.row._replace(
@@ -298,7 +297,8 @@ class QueueManager:
 
     def _on_topic_changed(self, topic: Topic) -> None:
         for queue in self._of(topic):
-            self._grow(queue)
+            self._shards.grow(queue)
+            queue.renew_presence()
         self._renew_sources(topic)
 
     def _on_topic_deleted(self, topic: Topic) -> None:
@@ -321,61 +321,20 @@ class QueueManager:
     def _of(self, topic: Topic) -> list[Queue]:
         return [queue for queue in self._queues.values() if queue.topic is topic]
 
-    def _grow(self, queue: Queue) -> None:
-        """Add a lane for each new partition of the topic."""
-        added = self._new_lanes(queue)
-        queue.add_lanes(added)
-        for lane in added:
-            lane.open()
-
-    def _new_lanes(self, queue: Queue) -> list[QueueLane]:
-        lanes = []
-        for number in range(len(queue.lanes), len(queue.topic.partition_ids)):
-            partition = self._context.broker.partition(queue.topic, number)
-            lane = queue.new_lane(partition, partition.log_start_offset)
-            lane.is_ahead = True  # its first entry is a snapshot
-            lanes.append(lane)
-        return lanes
-
     # --- a start
 
     async def _load(self) -> None:
-        loading: dict[bytes, QueueLane] = {}
         for row in await self._metadata.queues():
             topic = self._topics.by_uuid(row.topic_uuid)
             if topic is None:
                 await self._metadata.delete_queue(row.topic_uuid, row.group)
                 continue
-            queue = self._queues[topic.name, row.group] = Queue(
+            self._queues[topic.name, row.group] = Queue(
                 self._context, self._pending_receives, topic, row
             )
-            queue.add_lanes(self._new_lanes(queue))
-            loading.update((lane.lane_id, lane) for lane in queue.lanes)
-        loader = _Loader(loading)
-        await self._context.journal.load(loader.on_entry)
-        now = self._context.clock.steady_unix_ms()
-        for lane in loading.values():
-            effects = lane.lane.recovered(now)
-            lane.open()
-            lane.done(effects)
-            lane.tick()  # leases have ended meanwhile
+        await self._shards.load_shards(self._context.broker.shards.owned())
         await self._context.journal.start(self._all_lanes)
 
     def _all_lanes(self) -> list[QueueLane]:
         lanes = [lane for queue in self._queues.values() for lane in queue.lanes]
         return lanes + self._making
-
-
-class _Loader:
-    """Replays the journal. Entries before a lane's snapshot belong to a deleted queue."""
-
-    def __init__(self, lanes: Mapping[bytes, QueueLane]) -> None:
-        self._lanes = lanes
-
-    def on_entry(self, lane_id: bytes, entry: bytes, is_snapshot: bool) -> None:  # noqa: FBT001
-        """See ``gateway.queues.journal.OnEntry``."""
-        lane = self._lanes.get(lane_id)
-        if lane is None or (lane.is_ahead and not is_snapshot):
-            return
-        lane.lane.apply(entry)
-        lane.is_ahead = False

@@ -1,12 +1,13 @@
 """One queue: a topic, and a queue group that competes for its messages."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from features.fairness import Fairness
 from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Counts, Policy
-from gateway.errors import NotLeader, StorageUnavailable
+from gateway.errors import NotLeader
 from gateway.model import Record, TopicName
 from gateway.partition import Partition
 from gateway.queues.contiguous import ContiguousMessages, Show
@@ -14,7 +15,7 @@ from gateway.queues.lanes import QueueContext, QueueLane
 from gateway.queues.message_cache import Unreadable
 from gateway.queues.model import DeliveryId, EarlierDelay, Outcome, QueueRow
 from gateway.queues.pending_receives import OnDeliveries, PendingReceive, PendingReceives
-from gateway.queues.purge_offsets import PURGED, parse_purged
+from gateway.queues.purge_offsets import PURGED, PurgeGate, parse_purged
 from gateway.queues.receivers import Receivers
 from gateway.queues.settling import OnSettled, Settler
 from gateway.slots import partition_for_key
@@ -125,7 +126,12 @@ class Queue:
     # --- sending
 
     def partition_for(self, key: bytes | None) -> Partition:
-        """Return the partition for a message of that key; without a key the partitions in turn."""
+        """Return the partition for a message of that key; without a key the partitions in turn.
+
+        Error: ``NotLeader``, see ``check_here``.
+        """
+        if self.is_away:
+            self.check_here()
         lanes = self.lanes
         if len(lanes) == 1:
             return lanes[0].partition
@@ -236,8 +242,13 @@ class Queue:
         self._settler.extend(items, on_done, latest_only=latest_only)
 
     def purge(self, on_done: OnDone) -> None:
-        """Drop all current messages, in flight or not; ``on_done`` once durable."""
-        gate = _PurgeGate(len(self.lanes), on_done)
+        """Drop all current messages, in flight or not; ``on_done`` once durable.
+
+        Error: ``NotLeader``, see ``check_here``.
+        """
+        if self.is_away:
+            self.check_here()
+        gate = PurgeGate(len(self.lanes), on_done)
         self.purged_ends = tuple(lane.partition.high_watermark for lane in self.lanes)
         for lane in self.lanes:
             lane.done_then(lane.lane.purge(lane.partition.high_watermark), gate.one)
@@ -292,9 +303,10 @@ class Queue:
 
     async def get(self, number: int, offset: int) -> Record | None:
         """Return a message by partition and offset, whatever its state, or None."""
-        if not 0 <= number < len(self.lanes):
+        lane = self._settler.lanes.get(number)
+        if lane is None:
             return None
-        partition = self.lanes[number].partition
+        partition = lane.partition
         if not partition.log_start_offset <= offset < partition.high_watermark:
             return None
         body = (await self._context.message_cache.read(partition, (offset,)))[0]
@@ -308,10 +320,32 @@ class Queue:
         return QueueLane(self._context, self, partition, self.group, lane)
 
     def add_lanes(self, lanes: Sequence[QueueLane]) -> None:
-        """Add lanes, in order of number."""
-        self.lanes += lanes
+        """Add lanes; they need not come in order of number."""
+        self._set_lanes([*self.lanes, *lanes])
+
+    def remove_lanes(self, lanes: Collection[QueueLane]) -> None:
+        """Remove lanes whose shard has left; what they hold of the retention is released."""
+        if not lanes:
+            return
+        self._set_lanes([lane for lane in self.lanes if lane not in lanes])
+        for lane in lanes:
+            lane.depart()
+        self._context.message_cache.forget([lane.partition.partition_id for lane in lanes])
+
+    def _set_lanes(self, lanes: list[QueueLane]) -> None:
+        self.lanes = sorted(lanes, key=attrgetter("number"))
         self._receivers.lanes = self.lanes
         self._settler.lanes = {lane.number: lane for lane in self.lanes}
+
+    def renew_presence(self) -> None:
+        """Serve the queue when the node has all of its partitions; else refuse requests."""
+        is_here = len(self.lanes) == len(self.topic.partition_ids)
+        if is_here == self.is_away:
+            self.is_away = not is_here
+            if is_here:
+                self._receivers.reopen()
+            else:
+                self._receivers.close()
 
     def wake(self, lane: QueueLane) -> None:
         """See ``gateway.queues.lanes.LaneOwner``."""
@@ -341,14 +375,17 @@ class Queue:
     def leave_node(self) -> None:
         """Hand out nothing more; waiting receives get an empty answer, and ask again."""
         self.is_away = True
-        self.close()
+        self._receivers.close()
+        for lane in self.lanes:
+            if lane.partition.is_gone:
+                lane.close()
 
     def check_here(self) -> None:
         """Raise ``NotLeader`` when another node owns a partition of the queue."""
-        for lane in self.lanes:
-            lane.partition.check_present()
+        for number in range(len(self.topic.partition_ids)):
+            self._context.broker.partition(self.topic, number)
         if self.is_away:
-            msg = f"queue {self.name.name} comes back when the node starts again"
+            msg = f"queue {self.name.name} is being loaded"
             raise NotLeader(msg)
 
     def drop(self) -> None:
@@ -357,20 +394,3 @@ class Queue:
         self.close()
         for lane in self.lanes:
             lane.leave()
-
-
-class _PurgeGate:
-    """Calls ``on_done`` once after ``count`` results, with the last error."""
-
-    __slots__ = ("_error", "_left", "_on_done")
-
-    def __init__(self, count: int, on_done: OnDone) -> None:
-        self._left = count
-        self._on_done = on_done
-        self._error: StorageUnavailable | None = None
-
-    def one(self, error: StorageUnavailable | None) -> None:
-        self._error = error or self._error
-        self._left -= 1
-        if not self._left:
-            self._on_done(self._error)

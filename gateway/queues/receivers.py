@@ -146,6 +146,11 @@ class Receivers:
             self.leave(receiver)
             receiver.finish([])
 
+    def reopen(self) -> None:
+        """Serve again, after all partitions of the queue have come back."""
+        self._is_closed = False
+        self._active = OrderedDict.fromkeys(self.lanes)
+
     # --- serving
 
     def _serve_waiting(self) -> None:

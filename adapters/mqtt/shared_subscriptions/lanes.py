@@ -60,6 +60,7 @@ class ShareLane:
     __slots__ = (
         "_lanes",
         "group",
+        "has_left",
         "is_ahead",
         "is_gone",
         "is_stored",
@@ -77,6 +78,7 @@ class ShareLane:
         self.partition_id = feed.partition_id
         self.lane_id = _lane_id(feed, group.written)
         self.is_ahead = True
+        self.has_left = False
         self.is_gone = False  # a group that ends purges its lanes, and writes that
         self.is_stored = False  # the journal may have something of it
 

@@ -14,11 +14,13 @@ from gateway.config.settings import BrokerConfig, TopicDefaults
 from gateway.errors import StorageUnavailable
 from gateway.metadata.sql import SqlMetadata
 from gateway.model import PartitionIdentity, Record, TopicName
-from gateway.placement import SingleNode
+from gateway.placement import Placement, SingleNode
 from gateway.queues.manager import Queue, QueueManager
 from gateway.queues.model import Delivery, DeliveryId, Outcome, QueueSettings
 from gateway.records.codec import encode_headers
 from gateway.records.record_run import RecordRun
+from gateway.shard_moves import follow_owners
+from gateway.testing.placement import SettablePlacement
 from gateway.topics.manager import Topic, TopicManager
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
@@ -41,6 +43,7 @@ class World(NoDatabase):
     def __init__(self, folder: Path, **config: Any) -> None:
         self.folder = folder
         self.shard_count = 1
+        self.placement: SettablePlacement | None = None
         self.clock = ManualClock()
         self.config = QueueConfig(**config)
         self.log = SegmentLogConfig(flush="never", segment_bytes=4 << 20, reserve_bytes=1 << 20)
@@ -52,13 +55,14 @@ class World(NoDatabase):
         await self.topics.load()
         self.storage = SegmentLog(self.log, data_dir=self.folder, clock=self.clock)
         await self.storage.open(self)
-        placement = SingleNode(
+        placement: Placement = self.placement or SingleNode(
             self.storage.incarnation,
             node_id=1,
             cluster_id="cluster-of-one-node-22",
             shard_count=self.shard_count,
         )
         self.broker = Broker(self.storage, placement, self.clock, BrokerConfig())
+        follow_owners(self.broker, self.topics)
         self.topics.on_deleted.append(
             lambda topic: self.broker.delete_topic(
                 topic, lambda _: self.topics.forget(topic.uuid)

@@ -149,6 +149,7 @@ class ALane:
 
     lane_id = bytes(20) + b"group"
     is_ahead = False
+    has_left = False
     is_gone = False
     text = b"all"
 

@@ -42,7 +42,7 @@ class Journaled:
 
     def __init__(self, name: bytes, lane: Lane, padding_bytes: int = 0) -> None:
         self.lane_id = name.ljust(20, b"-")
-        self.is_ahead = self.is_gone = False
+        self.is_ahead = self.is_gone = self.has_left = False
         self.lane = lane
         self._padding = b"\5" * padding_bytes
 
@@ -108,6 +108,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         journal = await QueueJournal.open(
             house.broker, house.topics, house.clock, room_bytes=1 << 30
         )
+        await journal.load(lambda *_: None)
         yield World(house, journal)
 
 

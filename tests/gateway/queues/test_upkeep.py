@@ -256,8 +256,10 @@ async def test_a_queue_that_is_made_while_the_journal_is_rewritten_is_kept(
         put_queue = world.metadata.put_queue
 
         async def put_late(row: QueueRow) -> None:
-            journal._begin_rewrite()
-            await world.until(lambda: journal._rewrite is None)
+            [file] = journal._files.values()
+            file._live_bytes = file._room_bytes = -1
+            journal._rewrite_when_due()
+            await world.until(lambda: file._rewrite is None)
             await put_queue(row)
 
         world.metadata.put_queue = put_late  # type: ignore[method-assign]
@@ -281,12 +283,13 @@ async def test_what_becomes_of_a_queue_that_is_gone_is_not_that_of_its_successor
         await world.send(first, b"a", b"b")
         late = await take(first, 1)
         journal = world.queues._context.journal
-        journal._rewrite = iter(world.queues._all_lanes())  # one is under way
-        journal._rewrite_starts = journal._end_offsets()
+        [file] = journal._files.values()
+        file._rewrite = iter(world.queues._all_lanes())  # one is under way
+        file._start_offset = file.partition.log_end_offset
         await world.queues.delete(first)
         await world.queues.create(topic, QueueSettings(), group="g", from_start=True)
 
-        journal._rewrite_some(None)
+        file._rewrite_some(None)
         await settle(first, late)
         await world.restart()
 
