@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.model import PartitionIdentity
-from pipeline.lake.files import BAD, LakeFile
+from pipeline.lake.files import BAD, DATA_COLUMN, LakeFile
 from pipeline.lake.place import open_place
 from pipeline.lake.port import Lake
 from pipeline.log.reading import BadBatch
@@ -39,7 +39,7 @@ def write_bad(url: str, bad: Sequence[BadBatch]) -> LakeFile:
     """Write batches that could not be decoded to a file of the dead letters' table."""
     path = f"{uuid.uuid4().hex}.parquet"
     rows = pa.Table.from_pylist(
-        [{**one._asdict(), "octets": one.data} for one in bad], schema=BAD
+        [{**one._asdict(), DATA_COLUMN: one.data} for one in bad], schema=BAD
     )
     place = open_place(url)
     with place.create(path) as stream:

@@ -8,13 +8,16 @@ import pyarrow as pa
 
 from pipeline.log.row_schema import ROWS
 
+DATA_COLUMN: Final = "octets"
+"""Column of a batch's bytes. The name stays because tables exist with it."""
+
 BAD: Final = pa.schema(
     [
         ("topic", pa.string()),
         ("number", pa.int32()),
         ("base_offset", pa.int64()),
         ("reason", pa.string()),
-        ("octets", pa.binary()),  # as the tables that users have call it
+        (DATA_COLUMN, pa.binary()),
     ]
 )
 DAY_US: Final = 86_400_000_000

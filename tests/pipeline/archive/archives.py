@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 
 from pipeline.lake import parquet
+from pipeline.lake.files import DATA_COLUMN
 from pipeline.lake.iceberg_reading import default_catalog
 from tests.pipeline.running import Jobs, at
 from tests.support.gateway import Gateway
@@ -102,7 +103,7 @@ def is_whole(found: list[tuple[int, int, int]], count: int, partitions: int) -> 
 
 def bad_rows(to: Path, table_format: str) -> list[dict[str, Any]]:
     """Return the dead letters of a table."""
-    columns = ["topic", "number", "base_offset", "reason", "octets"]
+    columns = ["topic", "number", "base_offset", "reason", DATA_COLUMN]
     found: list[dict[str, Any]] = read(
         to.with_name(f"{to.name}-dead-letters"), table_format, columns, catalog_of=to
     ).to_pylist()

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from gateway.testing.process import Program
+from pipeline.lake.files import DATA_COLUMN
 from tests.pipeline.archive.archives import (
     FORMATS,
     SETTINGS,
@@ -174,7 +175,7 @@ def test_a_batch_that_is_damaged_is_set_aside_and_stops_nothing(
     assert "CRC" in bad["reason"]
     missing = 30_000 - len(rows(to, table_format))
     assert missing > 0
-    assert bad["octets"][57:61] == missing.to_bytes(4, "big")  # the batch's record count
+    assert bad[DATA_COLUMN][57:61] == missing.to_bytes(4, "big")  # the batch's record count
 
 
 def test_a_dry_run_makes_no_table(jobs: Jobs, gateway: Gateway, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from pipeline.archive import split_files
 from pipeline.archive.bad_batches import keep_bad, write_bad
 from pipeline.archive.split_files import FileLimits
 from pipeline.lake import parquet
-from pipeline.lake.files import BAD_KIND, LakeFile
+from pipeline.lake.files import BAD_KIND, DATA_COLUMN, LakeFile
 from pipeline.lake.iceberg import IcebergLake
 from pipeline.lake.merging import OneFile, merge
 from pipeline.lake.opening import open_lake
@@ -167,7 +167,7 @@ def test_dead_letters_are_kept_once(
     keep_bad(opened(), bad, [_identity()])  # after a crash between this and the commit
 
     found = archives.bad_rows(to, table_format)
-    assert sorted((row["base_offset"], row["reason"], row["octets"]) for row in found) == [
+    assert sorted((row["base_offset"], row["reason"], row[DATA_COLUMN]) for row in found) == [
         (20, "crc", b"a"),
         (40, "lies", b"\0\xff"),
     ]
