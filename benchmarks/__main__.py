@@ -79,7 +79,7 @@ def main() -> None:
     )
     parser.add_argument("--runs", type=int, help="counted runs of each side (5)")
     parser.add_argument("--gib", type=float, help="size of what r2, r4, r5, r6 write")
-    parser.add_argument("--minutes", type=float, help="how long r3 writes (10)")
+    parser.add_argument("--minutes", type=float, help="minutes that r3 writes (10)")
     parser.add_argument(
         "--scale", type=float, default=1.0, help="part of the sizes of l2, m5.., p1.. and s3.."
     )

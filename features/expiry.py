@@ -1,15 +1,15 @@
-"""When a message is too old to be delivered: deadlines in unix milliseconds, 0 for never.
+"""Expiry of messages: deadlines in unix milliseconds, 0 for never.
 
-MQTT counts in whole seconds that are left (MQTT 5.0 section 3.3.2.3.3), stored messages keep
-the deadline, which neither a restart nor a wait changes. Which clock both times are of is for
-the caller to say: ``Clock.steady_deadline`` of a stored deadline, and steady time.
+MQTT counts in whole seconds that are left (MQTT 5.0 section 3.3.2.3.3). A stored message has a
+deadline, which neither a restart nor a wait changes. The caller chooses the clock of both times:
+``Clock.steady_deadline`` of a stored deadline, and steady time.
 """
 
 from typing import Final
 
 NEVER: Final = 0
 REMAINING_S_MAX: Final = 0xFFFF_FFFF
-"""What a protocol's field takes (MQTT 5.0 section 3.3.2.3.3): 136 years."""
+"""Largest value of a protocol's field (MQTT 5.0 section 3.3.2.3.3): 136 years."""
 
 _MS_PER_S: Final = 1_000
 

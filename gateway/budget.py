@@ -21,8 +21,8 @@ class Budget:
         self._midway: dict[Callable[[], None], None] = {}  # those who wait within a request
         self._is_waking = False
         self.runner: Intake | None = None
-        """Who may exceed the budget to the end of its request, so that half-read ones do not wait
-        for each other."""
+        """Intake that may exceed the budget to the end of its request: half-read requests do not
+        wait for each other."""
 
     @property
     def free_bytes(self) -> int:

@@ -14,8 +14,8 @@ from gateway.topics.manager import TopicManager
 
 SHARD_COUNT: Final = "shard_count"
 DEFAULT_SHARD_COUNT: Final = 1
-"""Of a new directory. A batch of each shard that is written to costs a single node more than it
-gains: docs/adr/0017-shards.md."""
+"""Number of shards of a new directory. With more, each shard that is written to has a batch of its
+own, which costs a single node more than it gains: docs/adr/0017-shards.md."""
 
 
 def is_shard_count(count: int) -> bool:

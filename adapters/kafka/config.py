@@ -24,7 +24,7 @@ class KafkaListener(ListenerConfig):
     )
     authentication: Literal["any", "sasl", "certificate"] = Field(
         default="any",
-        description="How clients authenticate. `any`: by SASL or a certificate, if login is "
+        description="Authentication of clients. `any`: by SASL or a certificate, if login is "
         "required; `sasl`, `certificate`: always, and by this only.",
     )
     namespace: str = Field(

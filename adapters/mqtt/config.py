@@ -103,9 +103,9 @@ class MqttTlsConfig(ListenerConfig):
 class MqttRule(FrozenConfig):
     """One access rule; the first that matches decides, but for stored rules that deny."""
 
-    effect: Literal["allow", "deny"] = Field(description="What follows from a match.")
+    effect: Literal["allow", "deny"] = Field(description="Effect of a match.")
     action: Literal["publish", "subscribe", "all"] = Field(
-        default="all", description="What the client does."
+        default="all", description="Action of the client."
     )
     user: str = Field(default="*", min_length=1, description="User name, or `*`.")
     client: str = Field(default="*", min_length=1, description="Client identifier, or `*`.")
@@ -147,7 +147,7 @@ class MqttConfig(ListenerConfig):
     )
     default_route: RouteConfig = Field(
         default=RouteConfig(filter="#", topic="mqtt"),
-        description="Where messages go that no other route matches.",
+        description="Route of messages that no other route matches.",
     )
     session: SessionConfig = SessionConfig()
     packet_bytes_max: int = Field(
@@ -229,21 +229,23 @@ class MqttConfig(ListenerConfig):
         default=2048 * _MIB, ge=_MIB, description="Bytes of all retained messages."
     )
     shared_strategy: Literal["round_robin", "sticky", "hash_topic"] = Field(
-        default="round_robin", description="How a shared subscription picks its receiver."
+        default="round_robin",
+        description="Way in which a shared subscription picks a receiver.",
     )
     sys_interval_s: int = Field(
         default=10, ge=0, le=3_600, description="Seconds between `$SYS` messages; 0 for none."
     )
     server_reference: str = Field(
-        default="", description="Where a draining node sends its 5.0 clients (host:port)."
+        default="",
+        description="Server to which a draining node sends its 5.0 clients (host:port).",
     )
     acl: tuple[MqttRule, ...] = Field(
         default=(), description="Access rules, first match wins; see `headgate rules`."
     )
     acl_default: Literal["allow", "deny"] | None = Field(
         default=None,
-        description="What holds when neither a rule of `acl` nor a stored one matches. Unset: "
-        "what rules for the topic of the log, then `auth.default`, say.",
+        description="Decision when neither a rule of `acl` nor a stored rule matches. Unset: the "
+        "rules for the topic of the log decide, then `auth.default`.",
     )
 
     @model_validator(mode="after")

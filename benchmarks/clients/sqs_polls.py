@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--pid", type=int, required=True, help="process id of the server")
     parser.add_argument("--key", default=ANY_KEY, help="id:secret")
-    parser.add_argument("--url", required=True, help="of a queue that is empty")
+    parser.add_argument("--url", required=True, help="URL of an empty queue")
     parser.add_argument("--connections", type=int, default=10_000)
     print(json.dumps(measure(parser.parse_args())))
 

@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--pid", type=int, required=True, help="process id of the server")
     parser.add_argument("--key", default=ANY_KEY, help="id:secret")
-    parser.add_argument("--url", required=True, help="of the queue")
+    parser.add_argument("--url", required=True, help="URL of the queue")
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--message-bytes", type=int, default=256)

@@ -24,7 +24,7 @@ _COVERED: Final = struct.Struct(">hiqqqhii")  # the rest of the header, which th
 
 
 class Codec(NamedTuple):
-    """How records are packed. ``decompress`` is bounded; its error is ``CorruptBatch``."""
+    """Compression of a batch's records. ``decompress`` is bounded; its error: ``CorruptBatch``."""
 
     decompress: Callable[[int, bytes], bytes]
     compress: Callable[[int, bytes], bytes]

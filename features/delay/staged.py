@@ -47,7 +47,7 @@ class Staged:
 
     @property
     def next_unix_ms(self) -> int | None:
-        """When the first is due that nothing holds back; None when there is none."""
+        """Due time of the first message that nothing holds back; None when there is none."""
         firsts = [*self._late[:1], *(run[0] for run in islice(self._runs, 1))]
         first = min(firsts, default=None)
         if first is None or (self._unread and first[:2] > self._first_unread()):
@@ -56,7 +56,7 @@ class Staged:
 
     @property
     def unread_unix_ms(self) -> int | None:
-        """When the first is due that has no body yet; it holds back all behind it."""
+        """Due time of the first message without a body; it holds back all messages after it."""
         return min(self._unread.values(), default=None)
 
     def _first_unread(self) -> tuple[int, int]:

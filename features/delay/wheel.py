@@ -153,12 +153,12 @@ class TimingWheel:
 
     @property
     def next_due_unix_ms(self) -> int | None:
-        """When the first of what is dealt out is due."""
+        """Time of the first number at level 0; None when that level is empty."""
         return self._slots[0][0] if self._slots[0] else None
 
     @property
     def next_unix_ms(self) -> int | None:
-        """When there is something to do again: something is due, or a bucket to be dealt out."""
+        """Time of the next work: a number is due, or a bucket is to be dealt out."""
         times = [slots[0] for slots in self._slots[:1] if slots]
         times += [
             _opens_at(level, slots[0])

@@ -31,7 +31,7 @@ from typing import Final, NamedTuple
 from gateway.errors import CorruptBatch
 
 MESSAGES_MAX: Final = 1 << 22
-"""Of all that an entry names, and of one range handed out early: more is garbage."""
+"""Limit of an entry's messages, and of one range handed out early; a larger count is garbage."""
 
 _TAKE: Final = Struct(">BBqqI")
 _RETURN: Final = Struct(">BBq")

@@ -12,7 +12,7 @@ from features.queue.states import NO_TIME, Flight, Requeued
 from features.queue.unread_ranges import UnreadRanges
 
 LOST_HOLDER: Final = -1
-"""Who holds what a connection held before the load."""
+"""Holder of the messages that a connection held before the load."""
 
 
 def replay(entry: bytes, messages: OpenMessages, unread: UnreadRanges) -> None:

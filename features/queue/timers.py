@@ -53,7 +53,7 @@ class Timers:
 
     @property
     def next_due_unix_ms(self) -> int | None:
-        """When something is to happen next."""
+        """Time of the first item; None without one."""
         heap = self._heap
         while heap:
             due_unix_ms, _, item = heap[0]

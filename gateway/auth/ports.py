@@ -53,7 +53,7 @@ class Operation(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PatternKind:
-    """How a rule's pattern selects names. Kinds of one name are equal.
+    """Kind of a rule's pattern: the way it selects names. Kinds of one name are equal.
 
     ``matches`` is called with the pattern and a name; a kind without it is for types of resources
     whose adapter decides. ``misuse`` is the error of a rule for a type that lacks the kind.

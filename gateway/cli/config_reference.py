@@ -27,7 +27,7 @@ _DECLARED: Final[Mapping[str, type[FrozenConfig]]] = {
     "queues": DeclaredQueue,
     "users": DeclaredUser,
 }
-"""What may come several times, by the table's name."""
+"""Tables that may occur several times, by name."""
 _TYPES: Final[Mapping[object, str]] = {
     bool: "`true`, `false`",
     int: "integer",

@@ -7,7 +7,7 @@ from gateway.cli.config_reference import default_text, keys_of, sections
 from gateway.config.base import FrozenConfig, ListenerConfig
 
 LISTENER: Final = "listener"
-"""What stands for the path of a listener, of which there are several, in docs/limits.md."""
+"""Placeholder for a listener's path in docs/limits.md, as there are several listeners."""
 
 
 def limit_keys() -> dict[str, set[str]]:

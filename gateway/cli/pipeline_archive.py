@@ -50,8 +50,8 @@ def archive(  # noqa: PLR0913 - the options of the command
         bool,
         typer.Option(
             "--hold",
-            help="Tell the node, as the group archive.ID, how far the table is; topics with "
-            "archive.hold=archive.ID keep what is not in it.",
+            help="Commit the table's offsets to the node, as the group archive.ID; topics with "
+            "archive.hold=archive.ID keep records that are not in it.",
         ),
     ] = False,
     dry_run: shared.DryRun = False,

@@ -17,7 +17,7 @@ from gateway.model import PartitionIdentity, TopicName
 _CONFIG: Final = "archive.hold"
 
 Positions = Mapping[PartitionIdentity, int | None]
-"""How far a table is; None where it needs all that the log still has."""
+"""Next offset of a table; None where it needs all that the log still has."""
 
 
 def begin_hold(

@@ -51,7 +51,7 @@ Catalog = Annotated[
 IncludeUnsynced = Annotated[
     bool, typer.Option(help="Also entries that are written but not known to be synced.")
 ]
-Master = Annotated[str, typer.Option(help="Where Spark runs.")]
+Master = Annotated[str, typer.Option(help="Spark master: `local[*]` or a cluster's URL.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and exit.")]
 PrintSubmit = Annotated[
     bool,

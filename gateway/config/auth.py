@@ -39,8 +39,8 @@ class AuthRule(FrozenConfig):
     pattern: str = Field(
         default="any",
         min_length=1,
-        description="How `name` selects resources: `literal`, `prefix`, `any`; `filter`, and "
-        "`eq` for a filter as it is written, go with `mqtt_topic`; plug-ins may have more.",
+        description="Way in which `name` selects resources: `literal`, `prefix`, `any`; `filter`, "
+        "and `eq` for a filter as it is written, go with `mqtt_topic`; plug-ins may have more.",
     )
     name: str = Field(
         default="",

@@ -28,13 +28,13 @@ class FrozenConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     defaults_elsewhere: ClassVar[Mapping[str, Mapping[str, int]]] = {}
-    """Of a storage's config: what suits it better in other tables than their own defaults do.
+    """Defaults of other tables that suit a storage better than the tables' own.
 
-    By a table's path, ``broker`` or ``adapters.kafka``. Where one of a table's keys is set, none
-    of them is taken from here: they go together.
+    By a table's path, ``broker`` or ``adapters.kafka``. If the user sets one of a table's keys,
+    none of them is taken from here: they go together.
     """
     when_unconfigured: ClassVar[Mapping[str, Any]] = {}
-    """Of a built-in adapter's config: what it is where nobody has set anything of it."""
+    """Keys of a built-in adapter that are set where the config has no table of it."""
 
 
 class Address(NamedTuple):

@@ -19,14 +19,16 @@ LEASE_MS_MAX: Final = 43_200_000  # 12 h
 
 
 class QueueSettings(FrozenConfig):
-    """How a queue behaves, whatever protocol reads it. Stored as JSON; defaults are left out."""
+    """Settings of a queue for every protocol. Stored as JSON; defaults are left out."""
 
     order: Order = Order.NONE
     lease_ms: int = Field(default=30_000, ge=0, le=LEASE_MS_MAX)
     delay_ms: int = Field(default=0, ge=0, description="Visible only when that old.")
     retention_ms: int = Field(default=-1, ge=-1, description="Older messages go; -1 for none.")
     attempts_max: int = Field(default=0, ge=0, description="0 for any number.")
-    dead_letter_topic: str = Field(default="", description="Of the same namespace; or none.")
+    dead_letter_topic: str = Field(
+        default="", description="In the same namespace; empty: none."
+    )
     in_flight_max: int = Field(default=120_000, ge=1, le=1_000_000)
 
 

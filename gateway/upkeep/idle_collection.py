@@ -31,7 +31,7 @@ class IdleCollection:
         self._blocks_at_start = sys.getallocatedblocks()
         self._timer: asyncio.TimerHandle | None = None
         self.times = 0
-        """How often memory was given back."""
+        """Number of times that memory was given back."""
 
     def start(self) -> None:
         """Start the periodic check."""

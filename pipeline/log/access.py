@@ -18,7 +18,7 @@ from pipeline.log.options import Options
 from pipeline.log.views import Extent, ExtentReader, PartitionView
 
 LEASE_MS: Final = 600_000
-"""How long objects stay after the last sign of life of a query, stream or job that reads them."""
+"""Time that objects stay after the last sign of life of a query, stream or job that reads them."""
 _EXTEND_MS: Final = LEASE_MS // 5
 
 _extended_ms: dict[

@@ -8,7 +8,7 @@ from pipeline.log.options import EARLIEST, LATEST, Options
 from pipeline.log.views import Extent, PartitionView
 
 OPEN_BYTES: Final = 1024 * 1024
-"""What opening another file or object counts for a task: many small ones share it."""
+"""Bytes that opening a file or object counts as, so that many small ones share a task."""
 
 Positions = dict[str, int]  # "topic/number" -> offset: the content of a stream's checkpoint
 

@@ -51,7 +51,7 @@ SAID_COLUMNS: Final = (
     ("protocol", pa.string()),
     ("unix_ms", pa.int64()),
 )
-"""What ``describe`` puts behind the columns of the log."""
+"""Columns that ``describe`` adds after the columns of the log."""
 
 
 class Said(NamedTuple):

@@ -41,7 +41,7 @@ class Target(Protocol):
 
     url: str
     prefix: str
-    """Of the files of this run; those of another never have it."""
+    """Prefix of the names of this run's files; files of another run never have it."""
 
     def check(self) -> None:
         """Check that a snapshot can be written there. Error: ``NotEmpty``."""

@@ -1,4 +1,4 @@
-"""How large the small disk of the tests is."""
+"""Sizes of the tests' small disk."""
 
 DISK_BYTES = 40 << 20
 BALLAST_BYTES = 16 << 20

@@ -19,7 +19,7 @@ from tests.support import s3_gateway
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 LAUNCHED: Final[WeakSet["Gateway"]] = WeakSet()
-"""Those of the test that runs: what they have logged is shown with its failure."""
+"""Gateways of the running test: their logs are shown with its failure."""
 
 
 class Gateway(GatewayProcess):

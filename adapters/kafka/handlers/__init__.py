@@ -25,7 +25,7 @@ _LOADING: Final = threading.Lock()
 
 
 class ServingOrder(Enum):
-    """When the connection's next request is served; see the module."""
+    """Rule for when a connection's next request is served; see the module."""
 
     SEQUENTIAL = auto()
     DEFERRED = auto()

@@ -29,7 +29,7 @@ FRAMES_PER_TURN_MAX: Final = 512
 """Frames of one connection after which others have their turn; a slice's own come on top."""
 SUBPROTOCOLS: Final = (Subprotocol("mqtt"), Subprotocol("mqttv3.1"))
 FRAME_OVERHEAD_BYTES: Final = 64 * 1024
-"""What a frame may have above the largest packet: clients put several packets into one."""
+"""Bytes of a frame beyond the largest packet: clients put several packets into one."""
 
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404

@@ -141,7 +141,7 @@ class PublishForm:
 
 
 class PacketHeads(dict[int, bytes]):
-    """How packets of one topic and form begin, by the bytes of their payload.
+    """Beginnings of packets of one topic and form, by the size of the payload in bytes.
 
     ``tail`` are the properties, ``common_bytes`` the bytes of topic and properties.
     """

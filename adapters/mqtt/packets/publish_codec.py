@@ -46,7 +46,7 @@ _STRETCH_GROWTH: Final = 4
 fit: what is looked at in vain stays within a constant factor of what was taken."""
 
 Common = tuple[bytes, bytes]
-"""What the packets of a run have in common: the topic, with its length in front, and the
+"""Parts that the packets of a run have in common: the topic, with its length in front, and the
 properties, with theirs (nothing in 3.x)."""
 
 

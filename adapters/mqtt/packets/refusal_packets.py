@@ -1,7 +1,7 @@
-"""How a no is said: which reason codes a packet may bear (section 2.4), and with what words.
+"""Packets that refuse: the reason codes that each may have (section 2.4), and the reason string.
 
-An error of the node becomes a code by ``errors.reason_code``; a packet that has no such code
-says the nearest that it has.
+An error of the node becomes a code by ``errors.reason_code``; a packet that may not have that
+code has the nearest one that it may have.
 """
 
 from typing import Final

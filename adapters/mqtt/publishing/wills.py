@@ -90,7 +90,7 @@ class PendingWills:
 
     @property
     def next_due_ms(self) -> int | None:
-        """When ``due`` has something to return, or a bit earlier; None when nothing waits."""
+        """Time at which ``due`` has wills to return, or a bit earlier; None when no will waits."""
         return self._heap[0][0] if self._heap else None
 
     def put(self, pending: PendingWill) -> None:

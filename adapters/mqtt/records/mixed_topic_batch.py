@@ -11,7 +11,7 @@ from adapters.mqtt.wire import PublishRun
 
 MIXED_TOPICS_MAX: Final = 1_024  # messages: sending them takes 1 ms
 MIXED_TOPICS_BYTES_MAX: Final = 262_144
-"""Of payloads; how much a client is sent is looked at in between."""
+"""Payload bytes of a batch. A client's output limit is checked between batches."""
 
 
 class MixedTopicBatch:

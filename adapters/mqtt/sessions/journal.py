@@ -25,8 +25,8 @@ from gateway.model import Buffer
 
 RUNS_MAX: Final = 1_000  # of one record
 RECORD_BYTES_MAX: Final = 512 * 1024
-"""Of one record, unless a run alone has more. The stream takes 32 MiB; a run repeats names and
-identifiers, of up to half a MiB, and a record waits in one append with those of others."""
+"""Limit of one record, unless a run alone has more. The stream takes 32 MiB; a run repeats names
+and identifiers, of up to half a MiB, and a record waits in one append with those of others."""
 
 _VERSION: Final = 0
 _HEAD: Final = struct.Struct(">BH")

@@ -24,7 +24,7 @@ class SettledLanes(Protocol):
 
 
 class SubscribingPort(Protocol):
-    """How subscriptions come and go; see ``subscribing``."""
+    """Adding and removing subscriptions; see ``subscribing``."""
 
     def subscribe(
         self,
@@ -57,7 +57,7 @@ class SessionServices(JournalServices, Protocol):
 
     @property
     def subscribing(self) -> SubscribingPort:
-        """How subscriptions come and go."""
+        """Port that adds and removes subscriptions."""
         ...
 
     def attach(self, session: SessionPort, connection: SessionConnection) -> None:

@@ -51,8 +51,8 @@ GROUP_KEY: Final = b"\x04"
 ENDED_KEY: Final = b"\x05"
 REMOVED_TOGETHER_MAX: Final = 1_000  # records of sessions that are gone, in one put
 APPEND_BYTES_MAX: Final = 512 * 1024
-"""Of one put that many records share: names have up to 64 KiB, an append has to fit a segment, and
-what else is appended with it is refused with it."""
+"""Limit of one put that many records share. Names have up to 64 KiB and an append has to fit a
+segment; an append that is refused takes with it all that was to be appended together."""
 
 _SEQ: Final = struct.Struct(">Q")
 

@@ -196,7 +196,7 @@ class StateMachine(RuleBasedStateMachine):
 
     @rule()
     def end(self) -> None:
-        """When all has come, nothing is left behind, and all may be cut off."""
+        """Take all messages: none is left, and the whole stream may be cut off."""
         self.settle()
         self.take(ms=20_000 * HOUR_MS, count=1 << 20)
         while self.state.take(1 << 20, 1 << 30)[1]:

@@ -211,7 +211,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert len(owners) == len(set(owners))
 
     def teardown(self) -> None:
-        """When everybody falls silent and storage is done, nobody is left waiting."""
+        """Let all members fall silent and storage finish: each request is answered."""
         if not hasattr(self, "world"):
             return
         self.world.auto_save = True

@@ -23,10 +23,10 @@ _TAIL_BYTES: Final = 4_096
 
 
 class Speech(NamedTuple):
-    """How clients of a protocol speak.
+    """Packets of a protocol's clients, and the check of their answers.
 
-    ``words`` are the packets of one connection; ``is_answered`` says of the end of what has come
-    that the last of them is answered.
+    ``words`` returns the packets of one connection; ``is_answered`` returns whether the end of the
+    received bytes answers the last of them.
     """
 
     words: Callable[[random.Random], list[bytes]]

@@ -1,4 +1,4 @@
-"""How connections end: by either side, by silence, by a drain; and what each side is told."""
+"""Ends of connections: by either side, by silence, by a drain; and the reason each side gets."""
 
 import asyncio
 from collections.abc import Callable

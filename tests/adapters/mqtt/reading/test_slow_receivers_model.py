@@ -56,7 +56,7 @@ PENDING: list[Step] = [
     ("hold", False),
     ("publish", 0, 0, 2),
 ]
-"""It falls behind while what it has had is on its way into the log."""
+"""The receiver falls behind while messages that it has had are still being written to the log."""
 
 FOREIGN: list[Step] = [
     ("hold", True),
@@ -89,7 +89,7 @@ AGAIN: list[Step] = [
     ("publish", 1, 0, 9),
     ("hold", False),
 ]
-"""It has caught up with the log, and what is on its way there is more than it takes."""
+"""The receiver has caught up with the log, and more is being written there than it takes."""
 
 
 class World:
