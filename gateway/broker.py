@@ -24,6 +24,7 @@ from gateway.placement import Placement, owner_id_of, shard_of
 from gateway.reader import MAX_INT64, Reader
 from gateway.retention_holds import Hold, HolderKind, RetentionHolds
 from gateway.shard_lifecycle import ShardLifecycle
+from gateway.shards.calls import ShardCalls
 from gateway.storage import KeySpans, OnDone, StorageAdapter, WantedKeys
 from gateway.tail import Receiver, Tail
 from gateway.topics.manager import Topic
@@ -53,6 +54,8 @@ class Broker:
         """Called with a topic that is about to be deleted, while it can still be written."""
         self.placement = placement
         self.shards = ShardLifecycle(placement, self.after_pending)
+        self.shard_calls = ShardCalls(placement)
+        """Way to the services of any shard, whichever node serves it."""
         self._loop = asyncio.get_running_loop()
 
     @property

@@ -57,6 +57,15 @@ class StorageFull(StorageUnavailable):
     public_text = "the storage is full"
 
 
+class OutcomeUnknown(StorageUnavailable):
+    """Request whose answer was lost: it may be done, or may still be done later.
+
+    Nobody repeats it as a new one; a client may, by what its protocol has against duplicates.
+    """
+
+    public_text = "the answer was lost; the request may have been carried out"
+
+
 class StoredDataDamaged(StorageUnavailable):
     """Stored bytes are not those that were written; another read will not bring them back.
 
