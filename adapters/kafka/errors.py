@@ -168,6 +168,8 @@ CODES: Final[dict[type[GatewayError], ErrorCode]] = {
     # Retriable, and never taken for a success.
     errors.StorageUnavailable: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.StoredDataDamaged: ErrorCode.KAFKA_STORAGE_ERROR,
+    # As after an expired timeout of acks=all: idempotent producers retry without a duplicate.
+    errors.OutcomeUnknown: ErrorCode.REQUEST_TIMED_OUT,
     # The client retries after its backoff, without refreshing its metadata.
     errors.Overloaded: ErrorCode.REQUEST_TIMED_OUT,
     # The client refreshes its metadata, and so finds another node or this one restarted.

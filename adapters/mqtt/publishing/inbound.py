@@ -27,7 +27,7 @@ from adapters.mqtt.wire import (
     PublishRun,
     Version,
 )
-from gateway.errors import GatewayError, MessageTooLarge, public_text
+from gateway.errors import GatewayError, MessageTooLarge, OutcomeUnknown, public_text
 
 REASON_CHARS_MAX: Final = 500
 # Module names: a lookup of an enum's member is slower.
@@ -292,7 +292,8 @@ class Inbound:
         An acknowledgement of 3.x has no codes. A publish that rules forbid is acknowledged and
         dropped, as Mosquitto does (MQTT 3.1.1: MQTT-3.3.5-2). A publish that may succeed later,
         or is too large for its topic, is not acknowledged: the connection is closed, and the
-        client sends it again on its next one. Earlier publishes are acknowledged first.
+        client sends it again on its next one. Earlier publishes are acknowledged first. So is one
+        whose outcome is unknown, in 5.0 too: a refusal would say that it was not published.
         """
         connection = self.connection
         self._counters.publish_refused += len(published.run.payloads)
@@ -301,14 +302,15 @@ class Inbound:
         published.code = within(ACK_CODES, reason_code(error))
         published.reason = public_text(error)
         connection.note(type(error).__name__, published.reason)
-        published.must_close = connection.version is not Version.V5 and (
-            error.retriable or isinstance(error, MessageTooLarge)
+        published.must_close = isinstance(error, OutcomeUnknown) or (
+            connection.version is not Version.V5
+            and (error.retriable or isinstance(error, MessageTooLarge))
         )
 
     def _acknowledge(self, published: Published) -> None:
         run = published.run
         if published.must_close:
-            self.connection.close()
+            self.connection.disconnect(published.code, published.reason)  # 3.x: only the close
             return
         kind = _PUBACK if run.qos == 1 else _PUBREC
         self._counters.messages_sent += len(run.packet_ids)

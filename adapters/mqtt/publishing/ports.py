@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from adapters.mqtt.config import MqttConfig
+from adapters.mqtt.errors import ReasonCode
 from adapters.mqtt.ports import SessionConnection, SessionPort
 
 
@@ -62,6 +63,10 @@ class PublishingConnection(SessionConnection, Protocol):
 
     def hurry(self) -> None:
         """Close as soon as nothing is on its way."""
+        ...
+
+    def disconnect(self, code: ReasonCode, message: str = "") -> None:
+        """Close, in 5.0 with a DISCONNECT that has the reason."""
         ...
 
     def close(self) -> None:
