@@ -5,7 +5,7 @@ one, and ``sessions`` imports ``delivery``. So imports between rooms run one way
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from adapters.mqtt.access.client_access import ClientAccess
@@ -164,10 +164,8 @@ class SessionPort(FollowerPort, Protocol):
     client_id: str
     connection: SessionConnection | None
     username: str | None
-    host: str
     expiry_s: int
     disconnected_unix_ms: int
-    deadline_ms: int
     will: Will | None
     subscriptions: dict[str, Subscription]
     filter_bytes: int
@@ -240,7 +238,6 @@ class GroupPort(FollowerPort, Protocol):
     name: str
     topic_filter: str
     written: str
-    client_id: str
     is_kept: bool
     members: dict[SessionPort, Subscription]
     online: list[SessionPort]
@@ -265,9 +262,6 @@ class GroupPort(FollowerPort, Protocol):
 
 class CatchUpPort(Protocol):
     """The followers of one feed that are behind."""
-
-    def add(self, follower: Follower) -> None:
-        """Serve a follower."""
 
     def discard(self, follower: Follower) -> None:
         """Serve a follower no more."""
@@ -354,6 +348,3 @@ class ContextPort(Protocol):
 
     def positions_of(self, session: SessionPort) -> dict[int, int]:
         """Return the offsets of a session by partition id; empty when it reads no log."""
-
-    def start(self, work: Coroutine[object, object, None]) -> None:
-        """Run a task over several turns of the loop, until the node stops."""

@@ -68,7 +68,6 @@ class ShareGroup:
 
     __slots__ = (
         "behind",
-        "client_id",
         "context",
         "is_kept",
         "lanes",
@@ -88,7 +87,6 @@ class ShareGroup:
         self.name = name
         self.topic_filter = topic_filter
         self.context = context
-        self.client_id = ""  # a group publishes nothing
         self.members: dict[SessionPort, Subscription] = {}
         self.online: list[SessionPort] = []
         self.behind: dict[int, int] = {}
