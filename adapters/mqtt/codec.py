@@ -33,6 +33,7 @@ from adapters.mqtt.packets.properties import (
     encode_user_properties,
 )
 from adapters.mqtt.wire import (
+    EXACTLY_ONCE,
     AckRun,
     Auth,
     Connack,
@@ -70,7 +71,6 @@ PINGRESP: Final = b"\xd0\x00"
 PACKET_BYTES_MAX: Final = VARINT_MAX + 5
 FILTERS_MAX: Final = 10_000
 _FAILURE: Final = 0x80
-_QOS_MAX: Final = 2
 _RETAIN_HANDLING_MAX: Final = 2
 _SHARED: Final = "$share/"
 _SHORT_ACK: Final = Struct(">HH")
@@ -185,7 +185,7 @@ def _subscription_request(
         retain_as_published=bool(options & 8),
         retain_handling=options >> 4,
     )
-    if request.qos > _QOS_MAX or request.retain_handling > _RETAIN_HANDLING_MAX:
+    if request.qos > EXACTLY_ONCE or request.retain_handling > _RETAIN_HANDLING_MAX:
         raise protocol_error("QoS or Retain Handling of a subscription is 3")
     if request.no_local and topic_filter.startswith(_SHARED):  # MQTT-3.8.3-4
         raise protocol_error("a shared subscription has No Local")

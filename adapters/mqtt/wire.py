@@ -14,6 +14,8 @@ from adapters.mqtt.errors import ReasonCode
 
 PACKET_ID_MAX: Final = 65_535
 REMAINING_LENGTH_MAX: Final = 268_435_455
+EXACTLY_ONCE: Final = 2
+"""The highest QoS."""
 UserProperties = tuple[tuple[str, str], ...]
 
 

@@ -1,14 +1,11 @@
 """Delivery at QoS 0 to connected receivers; slow ones read the messages from the log."""
 
 from functools import partial
-from typing import Final
 
 from adapters.mqtt.delivery.publish_forms import PublishForm, form_of
 from adapters.mqtt.ports import FeedPort, SessionConnection, SessionPort, SubscriberMatch
 from adapters.mqtt.wire import PublishRun
 from features.expiry import remaining_s
-
-EXACTLY_ONCE: Final = 2
 
 
 def is_held_back(session: "SessionPort", run: PublishRun, feed: "FeedPort | None") -> bool:

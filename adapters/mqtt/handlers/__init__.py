@@ -4,9 +4,10 @@ A handler is ``handle(connection, packet)``; it answers by ``connection.send``, 
 ``MqttError`` ends the connection with its reason code.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
+from adapters.mqtt.connection.ports import Handler
 from adapters.mqtt.handlers import (
     acks,
     auth,
@@ -29,8 +30,6 @@ from adapters.mqtt.wire import (
     Subscribe,
     Unsubscribe,
 )
-
-Handler = Callable[[Any, Any], None]
 
 HANDLERS: Final[Mapping[type[Any], Handler]] = {
     PublishRun: publish.handle,

@@ -18,6 +18,7 @@ from adapters.mqtt.packets.properties import (
     publish_properties_of,
 )
 from adapters.mqtt.wire import (
+    EXACTLY_ONCE,
     PACKET_ID_MAX,
     REMAINING_LENGTH_MAX,
     Connect,
@@ -38,7 +39,6 @@ _WILL_QOS_AND_RETAIN: Final = 0x38
 _WILL_RETAIN: Final = 0x20
 _PASSWORD: Final = 0x40
 _USER_NAME: Final = 0x80
-_QOS_MAX: Final = 2
 
 
 def decode_connect(body: bytes, user_properties_max: int = p.USER_PROPERTIES_MAX) -> Connect:
@@ -104,7 +104,7 @@ def _check_flags(flags: int, version: Version) -> None:
         flags &= ~_RESERVED if flags & _WILL else ~(_RESERVED | _WILL_QOS_AND_RETAIN)
     if flags & _RESERVED:  # MQTT-3.1.2-3
         raise malformed("the reserved flag of CONNECT is set")
-    if flags >> 3 & 3 > _QOS_MAX:  # MQTT-3.1.2-12
+    if flags >> 3 & 3 > EXACTLY_ONCE:  # MQTT-3.1.2-12
         raise malformed("the will has QoS 3")
     if not flags & _WILL and flags & _WILL_QOS_AND_RETAIN:  # MQTT-3.1.2-11, MQTT-3.1.2-13
         raise protocol_error("there is no will, but its QoS or RETAIN")

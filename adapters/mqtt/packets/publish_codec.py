@@ -23,7 +23,14 @@ from adapters.mqtt.packets.primitives import (
 )
 from adapters.mqtt.packets.properties import USER_PROPERTIES_MAX, decode_publish_properties
 from adapters.mqtt.packets.topic_names import check_topic
-from adapters.mqtt.wire import NO_PROPERTIES, Packet, PublishProperties, PublishRun, Version
+from adapters.mqtt.wire import (
+    EXACTLY_ONCE,
+    NO_PROPERTIES,
+    Packet,
+    PublishProperties,
+    PublishRun,
+    Version,
+)
 
 PUBLISH_MIN: Final = 0x30
 PUBLISH_MAX: Final = 0x3F
@@ -31,7 +38,6 @@ _DUP: Final = 0x08
 _QOS_1: Final = 0x32  # the first byte, neither DUP nor RETAIN
 _RETAIN: Final = 0x01
 _NOT_IN_MIXED_TOPICS: Final = 0x0C  # DUP, QoS 2
-_QOS_MAX: Final = 2
 _NOT_AS_IT_CAME: Final = 0x0F  # DUP, QoS 1 and 2, and retained messages, leave in another form
 _MORE_BYTES: Final = 0x80
 WORK_BYTES: Final = 256  # of properties, or of filters, take about as long as a run does
@@ -204,7 +210,7 @@ def _decode_first(  # noqa: PLR0917 - a call with names takes longer
     """Return a run of the one packet at ``start`` whose body is ``data[at:end]``."""
     first = data[start]
     qos = first >> 1 & 3
-    if qos > _QOS_MAX:  # MQTT-3.3.1-4
+    if qos > EXACTLY_ONCE:  # MQTT-3.3.1-4
         raise malformed("a PUBLISH has QoS 3")
     if first & _DUP and not qos and version is not _V3_1:  # MQTT-3.3.1-2
         raise malformed("a PUBLISH with QoS 0 has DUP")

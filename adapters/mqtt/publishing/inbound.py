@@ -16,9 +16,10 @@ from adapters.mqtt.packets.refusal_packets import ACK_CODES, encode_refusal, wit
 from adapters.mqtt.ports import SessionPort
 from adapters.mqtt.publishing.mixed_topics import MixedTopicPublisher
 from adapters.mqtt.publishing.ports import PublishingConnection
-from adapters.mqtt.publishing.publishing import EXACTLY_ONCE, Publishing
+from adapters.mqtt.publishing.publishing import Publishing
 from adapters.mqtt.session import InboundAliases, InboundWindow, without_alias
 from adapters.mqtt.wire import (
+    EXACTLY_ONCE,
     NO_PROPERTIES,
     AckRun,
     Connect,

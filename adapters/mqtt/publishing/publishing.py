@@ -7,7 +7,6 @@ the message. ``$delayed/<seconds>/<topic>`` is kept by ``gateway.delays`` until 
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from typing import Final
 
 import structlog
 
@@ -21,7 +20,7 @@ from adapters.mqtt.ports import SessionPort
 from adapters.mqtt.reading.feed_set import FeedSet
 from adapters.mqtt.retained.store import RetainedStore
 from adapters.mqtt.routes import Routes
-from adapters.mqtt.wire import PublishRun, Will
+from adapters.mqtt.wire import EXACTLY_ONCE, PublishRun, Will
 from features.expiry import NEVER
 from gateway.broker import Broker
 from gateway.clock import Clock
@@ -33,8 +32,6 @@ from gateway.placement import shard_of
 from gateway.sharded_stream import ShardedStream
 from gateway.storage import OnDone
 from gateway.streams import Item
-
-EXACTLY_ONCE: Final = 2
 
 OnPublished = Callable[[GatewayError | None], None]
 OnReleased = Callable[[Sequence[int], StorageUnavailable | None], None]

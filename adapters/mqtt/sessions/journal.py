@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, Protocol
 
 from adapters.mqtt.inflight.outbox import Inflight
 from adapters.mqtt.ports import ContextPort, SessionConnection, SessionPort
+from adapters.mqtt.wire import EXACTLY_ONCE
 from gateway.errors import CorruptBatch, GatewayError
 from gateway.model import Buffer
 
@@ -32,7 +33,6 @@ _VERSION: Final = 0
 _HEAD: Final = struct.Struct(">BH")
 _RUN: Final = struct.Struct(">IqqBBI")
 _SHORT: Final = struct.Struct(">H")
-_EXACTLY_ONCE: Final = 2
 
 
 class Written(NamedTuple):
@@ -92,7 +92,7 @@ class SessionJournal:
     @property
     def is_held_up(self) -> bool:
         """Whether what is added now leaves later than what needs no journal."""
-        return self._waiting > 0 or bool(self._new and self._new[0].qos == _EXACTLY_ONCE)
+        return self._waiting > 0 or bool(self._new and self._new[0].qos == EXACTLY_ONCE)
 
     def add(self, run: Inflight, data: Buffer) -> None:
         """Queue a run to be recorded, and its packets to be sent, at the end of this turn."""
@@ -102,7 +102,7 @@ class SessionJournal:
         run_bytes = encoded_bytes(run)
         if self._new and (
             # What need not wait leaves before.
-            (run.qos == _EXACTLY_ONCE and not self._waiting)
+            (run.qos == EXACTLY_ONCE and not self._waiting)
             or self._new_bytes + run_bytes > RECORD_BYTES_MAX
         ):
             context.write_journals()
@@ -121,7 +121,7 @@ class SessionJournal:
         self._new_bytes = 0
         first_seq = runs[0].first_seq
         self._written.append(Written(first_seq, runs[-1].first_seq + runs[-1].length))
-        is_waiting = self._waiting > 0 or any(run.qos == _EXACTLY_ONCE for run in runs)
+        is_waiting = self._waiting > 0 or any(run.qos == EXACTLY_ONCE for run in runs)
         self._waiting += is_waiting
         leaving = Leaving(self.session.connection, data, is_waiting)
         return first_seq, encode_runs(runs), leaving

@@ -14,11 +14,11 @@ from collections.abc import Coroutine
 import structlog
 
 from adapters.mqtt.codec import encode_acks
-from adapters.mqtt.delivery.at_most_once import EXACTLY_ONCE, fitting_parts
+from adapters.mqtt.delivery.at_most_once import fitting_parts
 from adapters.mqtt.delivery.publish_forms import PublishForm, form_of
 from adapters.mqtt.inflight.outbox import RETAINED, Inflight, Unsettled, packet_id_of
 from adapters.mqtt.ports import FeedPort, SessionConnection, SessionPort
-from adapters.mqtt.wire import PACKET_ID_MAX, PacketType, PublishRun
+from adapters.mqtt.wire import EXACTLY_ONCE, PACKET_ID_MAX, PacketType, PublishRun
 from features.expiry import remaining_s
 from features.ranges import RangeSet
 from gateway.errors import GatewayError, OffsetOutOfRange

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Literal, Protocol, TypeAlias
 from zlib import crc32
 
-from adapters.mqtt.delivery.at_most_once import EXACTLY_ONCE, send_part
+from adapters.mqtt.delivery.at_most_once import send_part
 from adapters.mqtt.ports import ContextPort, FeedPort, SessionPort, SubscriberMatch
 from adapters.mqtt.records.mixed_topic_batch import MixedTopicBatch
 from adapters.mqtt.shared_subscriptions.lanes import UNTRACKED, LaneGroup, Piece, ShareLane
 from adapters.mqtt.shared_subscriptions.member_redelivery import ReturningGroup
 from adapters.mqtt.subscriptions.subscription import Subscription
-from adapters.mqtt.wire import PublishRun
+from adapters.mqtt.wire import EXACTLY_ONCE, PublishRun
 from features.expiry import remaining_s
 
 EXPIRED: Final = 0

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple, Protocol
 from adapters.mqtt.inflight.outbox import Settled, Unsettled
 from adapters.mqtt.ports import FeedPort, GroupPort, SessionPort
 from adapters.mqtt.reading.feed_set import FeedSet
+from adapters.mqtt.wire import EXACTLY_ONCE
 from features.queue.lane import Lane
 from features.queue.model import Effects, Policy, Run, Taken
 from gateway.clock import Clock
@@ -35,7 +36,6 @@ UNTRACKED: Final = 0
 
 _POLICY: Final = Policy(in_flight_max=IN_FLIGHT_MAX)
 _NOBODY: Final = 1  # the holder of what is done in the same call
-_QOS_2: Final = 2
 _LANE_PREFIX_BYTES: Final = 20  # of a lane id: topic and partition number
 
 
@@ -209,7 +209,7 @@ class ShareLanes:
         self.settle(
             Settled(one.inflight, one.start, one.stop)
             for one in unsettled
-            if one.inflight.qos == _QOS_2
+            if one.inflight.qos == EXACTLY_ONCE
         )
         lanes = (self._lane_of(one) for one in unsettled)
         for lane in {lane for lane in lanes if lane is not None}:
