@@ -1,11 +1,22 @@
 """Delivery at QoS 0 to connected receivers; slow ones read the messages from the log."""
 
 from functools import partial
+from typing import Final
 
 from adapters.mqtt.delivery.publish_forms import PublishForm, form_of
 from adapters.mqtt.ports import FeedPort, SessionConnection, SessionPort, SubscriberMatch
 from adapters.mqtt.wire import PublishRun
 from features.expiry import remaining_s
+from gateway.clock import Clock
+
+EXPIRED: Final = 0
+
+
+def expiry_s_of(run: PublishRun, clock: Clock) -> int | None:
+    """Return the seconds that the messages of a run have left: 0 is expired, None is never."""
+    if not run.expires_at_unix_ms:
+        return None
+    return remaining_s(run.expires_at_unix_ms, clock.steady_unix_ms())
 
 
 def is_held_back(session: "SessionPort", run: PublishRun, feed: "FeedPort | None") -> bool:
@@ -91,9 +102,7 @@ def send_part(
     part = run
     if stop - start < len(run.payloads):
         part = run.part(run.payloads[start:stop], qos=0)
-    expiry_s = None
-    if run.expires_at_unix_ms:
-        expiry_s = remaining_s(run.expires_at_unix_ms, session.context.clock.steady_unix_ms())
+    expiry_s = expiry_s_of(run, session.context.clock)
     _send_once(session, part, retain=retain, identifiers=identifiers, expiry_s=expiry_s)
 
 

@@ -4,19 +4,20 @@ A delivery plan is made once for a set of matches and a QoS, and cached beside t
 then costs one lookup, and one write for each receiver.
 """
 
-from typing import Final
-
 from adapters.mqtt.counters import Counters
-from adapters.mqtt.delivery.at_most_once import is_held_back, send_fitting, send_once
+from adapters.mqtt.delivery.at_most_once import (
+    EXPIRED,
+    expiry_s_of,
+    is_held_back,
+    send_fitting,
+    send_once,
+)
 from adapters.mqtt.delivery.ended_index import EndedIndex
 from adapters.mqtt.delivery.publish_forms import form_of
 from adapters.mqtt.ports import FeedPort, GroupPort, SessionPort, Subscriber, SubscriberMatch
 from adapters.mqtt.subscriptions.trie import MatchSet, SubscriptionTrie
 from adapters.mqtt.wire import MixedTopicPublishes, PublishRun, Version
-from features.expiry import remaining_s
 from gateway.clock import Clock
-
-EXPIRED: Final = 0
 
 
 class _SameForm:
@@ -77,12 +78,10 @@ class Distributor:
         matches = self.trie.match(run.topic)
         if not matches.matches:
             return
-        expiry_s = None
-        if run.expires_at_unix_ms:
-            expiry_s = remaining_s(run.expires_at_unix_ms, self._clock.steady_unix_ms())
-            if expiry_s == EXPIRED:
-                self._counters.expired += len(run.payloads)
-                return
+        expiry_s = expiry_s_of(run, self._clock)
+        if expiry_s == EXPIRED:
+            self._counters.expired += len(run.payloads)
+            return
         plan = self._plan(matches, run)
         for same in plan.same_forms:
             self._send_same(run, same, expiry_s, feed)
@@ -105,12 +104,10 @@ class Distributor:
         feed: "FeedPort",
     ) -> None:
         """Send a run of QoS 0 to one receiver, as ``deliver`` sends it to all."""
-        expiry_s = None
-        if run.expires_at_unix_ms:
-            expiry_s = remaining_s(run.expires_at_unix_ms, self._clock.steady_unix_ms())
-            if expiry_s == EXPIRED:
-                self._counters.expired += len(run.payloads)
-                return
+        expiry_s = expiry_s_of(run, self._clock)
+        if expiry_s == EXPIRED:
+            self._counters.expired += len(run.payloads)
+            return
         send_once(session, run, match, expiry_s, feed)
 
     def deliver_mixed_topics(self, mixed: MixedTopicPublishes, feed: "FeedPort") -> None:

@@ -3,7 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
 
-from adapters.mqtt.delivery.at_most_once import fitting_parts, form_for
+from adapters.mqtt.delivery.at_most_once import (
+    EXPIRED,
+    expiry_s_of,
+    fitting_parts,
+    form_for,
+)
 from adapters.mqtt.delivery.ended_index import AnyMatch, MatchWithEnded
 from adapters.mqtt.delivery.mixed_topics import HEAD_BYTES_MAX
 from adapters.mqtt.delivery.publish_forms import PacketHeads, heads_of, join_at_most_once
@@ -13,7 +18,6 @@ from adapters.mqtt.records.native_runs import was_live
 from adapters.mqtt.subscriptions.ended import EndedSubscription
 from adapters.mqtt.subscriptions.subscription import Subscription
 from adapters.mqtt.wire import PublishRun, Version
-from features.expiry import remaining_s
 
 _NOT_KNOWN: Final = -1
 _ALWAYS: Final = -1  # less than any buffer has: see ``ClientSession.live_bytes_max``
@@ -176,14 +180,11 @@ class SlowReceiver:
             return count
         if not run.qos and was_live(run):  # it was delivered live
             start = max(start, min(stop, self.unsent_from - run.base_offset))
-        expiry_s = None
-        if run.expires_at_unix_ms:
-            clock = self.session.context.clock
-            expiry_s = remaining_s(run.expires_at_unix_ms, clock.steady_unix_ms())
-            if not expiry_s:
-                self.session.context.counters.expired += stop - start
-                self.outstanding -= stop - start
-                return count
+        expiry_s = expiry_s_of(run, self.session.context.clock)
+        if expiry_s == EXPIRED:
+            self.session.context.counters.expired += stop - start
+            self.outstanding -= stop - start
+            return count
         while start < stop and self.is_ready:
             start = self._send(run, start, stop, match, expiry_s)
         return count - (stop - start)

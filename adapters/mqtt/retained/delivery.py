@@ -8,7 +8,7 @@ import struct
 from itertools import repeat
 from typing import Final
 
-from adapters.mqtt.delivery.at_most_once import send_part
+from adapters.mqtt.delivery.at_most_once import EXPIRED, expiry_s_of, send_part
 from adapters.mqtt.inflight.outbox import RETAINED, packet_id_of
 from adapters.mqtt.packets.primitives import encode_varint
 from adapters.mqtt.packets.properties import encode_publish_properties
@@ -16,7 +16,6 @@ from adapters.mqtt.ports import SessionPort
 from adapters.mqtt.retained.store import Retained, RetainedStretch
 from adapters.mqtt.subscriptions.subscription import Subscription
 from adapters.mqtt.wire import NO_PROPERTIES, PublishRun, Version
-from features.expiry import remaining_s
 
 _RETAINED_PUBLISH: Final = 0x31
 _SHORT: Final = struct.Struct(">H")
@@ -43,11 +42,9 @@ def send_retained_part(
 def _send_run(session: "SessionPort", subscription: Subscription, run: PublishRun) -> None:
     if subscription.no_local and run.client_id == session.client_id:
         return
-    expiry_s = None
-    if run.expires_at_unix_ms:
-        expiry_s = remaining_s(run.expires_at_unix_ms, session.context.clock.steady_unix_ms())
-        if not expiry_s:
-            return
+    expiry_s = expiry_s_of(run, session.context.clock)
+    if expiry_s == EXPIRED:
+        return
     identifiers = _identifiers(subscription)
     qos = min(run.qos, subscription.qos)
     if qos:

@@ -11,7 +11,12 @@ from functools import partial
 from typing import Final, Literal
 
 from adapters.mqtt.codec import encode_acks
-from adapters.mqtt.delivery.at_most_once import fitting_parts, form_for
+from adapters.mqtt.delivery.at_most_once import (
+    EXPIRED,
+    expiry_s_of,
+    fitting_parts,
+    form_for,
+)
 from adapters.mqtt.delivery.mixed_topics import send_mixed_topics
 from adapters.mqtt.inflight.outbox import RETAINED, Outbox, packet_id_of
 from adapters.mqtt.ports import (
@@ -34,7 +39,6 @@ from adapters.mqtt.wire import (
     PublishRun,
     Will,
 )
-from features.expiry import remaining_s
 from gateway.errors import StorageUnavailable
 from gateway.model import Buffer
 
@@ -164,12 +168,10 @@ class ClientSession:
         qos = min(run.qos, match.qos)
         if not qos:
             return stop - start
-        expiry_s = None
-        if run.expires_at_unix_ms:
-            expiry_s = remaining_s(run.expires_at_unix_ms, self.context.clock.steady_unix_ms())
-            if not expiry_s:
-                self.context.counters.expired += stop - start
-                return stop - start
+        expiry_s = expiry_s_of(run, self.context.clock)
+        if expiry_s == EXPIRED:
+            self.context.counters.expired += stop - start
+            return stop - start
         count = min(stop - start, self.outbox.room)
         if count <= 0 or not self.is_ready:
             return 0

@@ -14,12 +14,11 @@ from collections.abc import Coroutine
 import structlog
 
 from adapters.mqtt.codec import encode_acks
-from adapters.mqtt.delivery.at_most_once import fitting_parts
+from adapters.mqtt.delivery.at_most_once import EXPIRED, expiry_s_of, fitting_parts
 from adapters.mqtt.delivery.publish_forms import PublishForm, form_of
 from adapters.mqtt.inflight.outbox import RETAINED, Inflight, Unsettled, packet_id_of
 from adapters.mqtt.ports import FeedPort, SessionConnection, SessionPort
 from adapters.mqtt.wire import EXACTLY_ONCE, PACKET_ID_MAX, PacketType, PublishRun
-from features.expiry import remaining_s
 from features.ranges import RangeSet
 from gateway.errors import GatewayError, OffsetOutOfRange
 
@@ -142,8 +141,8 @@ class _Redelivery:
             first, end = self._outbox.next_due(first_seq + at, first_seq + stop, max(room, 1))
             if first == end:
                 return
-            expiry_s = self._expiry_s(run)
-            if expiry_s == 0 and inflight.qos < EXACTLY_ONCE:
+            expiry_s = expiry_s_of(run, self._context.clock)
+            if expiry_s == EXPIRED and inflight.qos < EXACTLY_ONCE:
                 self._context.counters.expired += self._drop(first, first_seq + stop)
                 return
             if room > 0:
@@ -152,11 +151,6 @@ class _Redelivery:
             else:
                 at = first - first_seq
                 await self._progress()
-
-    def _expiry_s(self, run: PublishRun) -> int | None:
-        if not run.expires_at_unix_ms:
-            return None
-        return remaining_s(run.expires_at_unix_ms, self._context.clock.steady_unix_ms())
 
     def _form(self, inflight: Inflight, run: PublishRun, expiry_s: int | None) -> PublishForm:
         return form_of(

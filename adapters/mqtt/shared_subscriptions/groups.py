@@ -7,20 +7,16 @@ long as the members stay the same, so that its order is kept.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 from zlib import crc32
 
-from adapters.mqtt.delivery.at_most_once import send_part
+from adapters.mqtt.delivery.at_most_once import EXPIRED, expiry_s_of, send_part
 from adapters.mqtt.ports import ContextPort, FeedPort, SessionPort, SubscriberMatch
 from adapters.mqtt.records.mixed_topic_batch import MixedTopicBatch
 from adapters.mqtt.shared_subscriptions.lanes import UNTRACKED, LaneGroup, Piece, ShareLane
 from adapters.mqtt.shared_subscriptions.member_redelivery import ReturningGroup
 from adapters.mqtt.subscriptions.subscription import Subscription
 from adapters.mqtt.wire import EXACTLY_ONCE, PublishRun
-from features.expiry import remaining_s
-
-EXPIRED: Final = 0
-
 
 Take: TypeAlias = Callable[[int, int, SessionPort], list[Piece]]
 
@@ -149,7 +145,7 @@ class ShareGroup:
         elif lane in self.returning:
             self.context.member_redelivery.deal(self)
             return 0
-        if run.expires_at_unix_ms and self._expiry_s(run) == EXPIRED:
+        if expiry_s_of(run, self.context.clock) == EXPIRED:
             self.context.counters.expired += stop - start
             return stop - start
         if self.is_kept:
@@ -175,7 +171,7 @@ class ShareGroup:
 
     def deal_returned(self, run: PublishRun, start: int, stop: int, lane: ShareLane) -> int:
         """Deal out what the lane has back, of which this is the lowest; return how many went."""
-        if run.expires_at_unix_ms and self._expiry_s(run) == EXPIRED:
+        if expiry_s_of(run, self.context.clock) == EXPIRED:
             self.context.counters.expired += stop - start
             lane.drop_returned(stop - start)
             return stop - start
@@ -184,11 +180,6 @@ class ShareGroup:
             return lane.take_returned(count, member.holder)
 
         return self._deal(run, start, stop, lane, take_again)
-
-    def _expiry_s(self, run: PublishRun) -> int | None:
-        if not run.expires_at_unix_ms:
-            return None
-        return remaining_s(run.expires_at_unix_ms, self.context.clock.steady_unix_ms())
 
     def _deal(self, run: PublishRun, start: int, stop: int, lane: ShareLane, take: Take) -> int:
         """Deal out messages to members who have room; return how many went."""
@@ -230,7 +221,7 @@ class ShareGroup:
                 qos=qos,
                 retain=retain,
                 identifiers=identifiers,
-                expiry_s=self._expiry_s(run),
+                expiry_s=expiry_s_of(run, self.context.clock),
                 partition_id=lane.partition_id,
                 group=self.written,
                 attempt=piece.attempt,
