@@ -14,9 +14,10 @@ from adapters.sqs.errors import (
     MISSING_ACTION,
     UNKNOWN_OPERATION,
     SqsError,
+    missing_parameter,
 )
 from adapters.sqs.http.body_limits import ELEMENTS_MAX, check_elements
-from adapters.sqs.http.json_codec import decode_json, missing_parameter
+from adapters.sqs.http.json_codec import decode_json
 from adapters.sqs.http.operations import OPERATIONS
 from adapters.sqs.http.query_codec import decode_query, parse_form
 from adapters.sqs.http.shapes import Operation

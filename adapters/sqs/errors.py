@@ -119,6 +119,16 @@ def no_queue() -> SqsError:
     return SqsError(QUEUE_DOES_NOT_EXIST, _NO_QUEUE)
 
 
+def missing_parameter(name: str) -> SqsError:
+    """Return the error for a required parameter that a request does not have."""
+    return SqsError(MISSING_PARAMETER, f"The request must contain the parameter {name}.")
+
+
+def invalid_parameter(message: str) -> SqsError:
+    """Return the error for a parameter with a value that is not allowed."""
+    return SqsError(INVALID_PARAMETER_VALUE, message)
+
+
 def to_sqs_error(error: errors.GatewayError) -> SqsError:
     """Return the SQS error for a gateway error; the nearest base class decides."""
     code = next(ERROR_CODES[kind] for kind in type(error).__mro__ if kind in ERROR_CODES)

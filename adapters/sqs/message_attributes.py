@@ -13,11 +13,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from adapters.sqs.errors import (
-    INVALID_PARAMETER_VALUE,
-    UNSUPPORTED_OPERATION,
-    SqsError,
-)
+from adapters.sqs.errors import UNSUPPORTED_OPERATION, SqsError, invalid_parameter
 from adapters.sqs.text import quote, to_bytes
 
 ATTRIBUTES_MAX: Final = 10
@@ -64,7 +60,7 @@ Attributes = dict[str, MessageAttribute]
 def parse_attributes(given: Given) -> Attributes:
     """Return the attributes of a sent message, in order. Error: ``SqsError``."""
     if len(given) > ATTRIBUTES_MAX:
-        raise _invalid(
+        raise invalid_parameter(
             f"Number of message attributes [{len(given)}] exceeds the allowed maximum "
             f"[{ATTRIBUTES_MAX}]."
         )
@@ -79,13 +75,15 @@ def parse_trace_header(given: Given) -> bytes | None:
     trace: bytes | None = None
     for name, fields in given.items():
         if name != TRACE_HEADER:
-            raise _invalid(
+            raise invalid_parameter(
                 f"Message system attribute name '{quote(name)}' is invalid. The only "
                 f"supported message system attribute is {TRACE_HEADER}."
             )
         attribute = _parse(name, fields)
         if attribute.data_type != _STRING:
-            raise _invalid(f"Message system attribute '{name}' must be of type '{_STRING}'.")
+            raise invalid_parameter(
+                f"Message system attribute '{name}' must be of type '{_STRING}'."
+            )
         trace = attribute.value
     return trace
 
@@ -131,7 +129,7 @@ def is_number(value: bytes) -> bool:
 def _parse(name: str, fields: Mapping[str, Any]) -> MessageAttribute:
     fault = _name_fault(name)
     if fault is not None:
-        raise _invalid(fault)
+        raise invalid_parameter(fault)
     data_type = fields.get("DataType") or ""
     _check_type(name, data_type)
     if fields.get("StringListValues") or fields.get("BinaryListValues"):
@@ -145,12 +143,12 @@ def _parse(name: str, fields: Mapping[str, Any]) -> MessageAttribute:
     )
     value = fields.get(field)
     if fields.get(other) or (value is None and fields.get(other) is not None):
-        raise _invalid(
+        raise invalid_parameter(
             f"The message (user) attribute '{name}' with type '{data_type}' must use field "
             f"'{_BINARY if is_binary else _STRING}'."
         )
     if not value:
-        raise _invalid(
+        raise invalid_parameter(
             f"Message (user) attribute '{name}' must contain a non-empty value of type "
             f"'{data_type}'."
         )
@@ -186,17 +184,17 @@ def _name_fault(name: str) -> str | None:
 
 def _check_type(name: str, data_type: str) -> None:
     if not data_type:
-        raise _invalid(
+        raise invalid_parameter(
             f"The message (user) attribute '{name}' must contain a non-empty message attribute "
             "type."
         )
     if len(data_type) > TYPE_CHARS_MAX:
-        raise _invalid(
+        raise invalid_parameter(
             f"Length of message (user) attribute '{name}' type must be less than "
             f"{TYPE_CHARS_MAX} bytes."
         )
     if not is_legal_type(data_type):
-        raise _invalid(
+        raise invalid_parameter(
             f"The type of message (user) attribute '{name}' is invalid. You must use only the "
             "following supported type prefixes: Binary, Number, String."
         )
@@ -206,7 +204,7 @@ def _data(name: str, value: str) -> bytes:
     try:
         return binascii.a2b_base64(value.encode(), strict_mode=True)
     except (binascii.Error, UnicodeEncodeError):
-        raise _invalid(
+        raise invalid_parameter(
             f"The message (user) attribute '{name}' contains an invalid Base64 value."
         ) from None
 
@@ -214,7 +212,7 @@ def _data(name: str, value: str) -> bytes:
 def _text(name: str, data_type: str, value: str) -> bytes:
     data = to_bytes(value)
     if data is None:
-        raise _invalid(INVALID_CHARACTERS)  # of a body it is InvalidMessageContents
+        raise invalid_parameter(INVALID_CHARACTERS)  # of a body it is InvalidMessageContents
     if data_type.startswith(_NUMBER):
         _check_number(name, data)
     return data
@@ -223,12 +221,12 @@ def _text(name: str, data_type: str, value: str) -> bytes:
 def _check_number(name: str, data: bytes) -> None:
     """Refuse a value that is no number, or has more digits or a larger exponent than allowed."""
     if not is_number(data) or _digits_count(data) > NUMBER_DIGITS_MAX:
-        raise _invalid(
+        raise invalid_parameter(
             f"Can't cast the value of message (user) attribute '{name}' to a number."
         )
     size = Decimal(data.decode().strip()).copy_abs()  # exact
     if size and not _NUMBER_MIN <= size <= _NUMBER_MAX:
-        raise _invalid(
+        raise invalid_parameter(
             f"Number attribute value {quote(data.decode())} should be in range "
             "(-10**128..10**126)"
         )
@@ -238,7 +236,3 @@ def _digits_count(number: bytes) -> int:
     """Return the count of digits without leading and trailing zeros."""
     mantissa = number.lower().partition(b"e")[0].strip().lstrip(b"+-")
     return len(mantissa.replace(b".", b"").strip(b"0"))
-
-
-def _invalid(message: str) -> SqsError:
-    return SqsError(INVALID_PARAMETER_VALUE, message)

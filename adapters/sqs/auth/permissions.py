@@ -6,12 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from adapters.sqs.auth.policy import SHARED_ACTIONS, parse_document, parse_policy
-from adapters.sqs.errors import (
-    INVALID_PARAMETER_VALUE,
-    MISSING_PARAMETER,
-    OVER_LIMIT,
-    SqsError,
-)
+from adapters.sqs.errors import OVER_LIMIT, SqsError, invalid_parameter, missing_parameter
 
 ACTIONS_MAX: Final = 7  # of one statement
 ALL_ACTIONS: Final = "*"
@@ -70,7 +65,7 @@ def remove_permission(document: str, label: str) -> str:
 
 def _check_label(label: str) -> None:
     if not label:
-        raise _missing("Label")
+        raise missing_parameter("Label")
     if not _LABEL.fullmatch(label):
         raise _invalid(
             "Label",
@@ -88,7 +83,7 @@ def _check_accounts(accounts: Sequence[str]) -> None:
 
 def _check_actions(actions: Sequence[str]) -> None:
     if not actions:
-        raise _missing("Actions")
+        raise missing_parameter("Actions")
     if len(actions) > ACTIONS_MAX:
         msg = f"{len(actions)} Actions were found, maximum allowed is {ACTIONS_MAX}."
         raise SqsError(OVER_LIMIT, msg)
@@ -105,10 +100,6 @@ def _one_or_all(texts: list[str]) -> str | list[str]:
     return texts[0] if len(texts) == 1 else texts
 
 
-def _missing(name: str) -> SqsError:
-    return SqsError(MISSING_PARAMETER, f"The request must contain the parameter {name}.")
-
-
 def _invalid(name: str, value: str, reason: str) -> SqsError:
     msg = f"Value {value[:200]} for parameter {name} is invalid. Reason: {reason}"
-    return SqsError(INVALID_PARAMETER_VALUE, msg)
+    return invalid_parameter(msg)

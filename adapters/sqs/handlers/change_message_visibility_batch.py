@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from adapters.sqs.call import Call, Params, Result
-from adapters.sqs.errors import MISSING_PARAMETER, SqsError
+from adapters.sqs.errors import missing_parameter
 from adapters.sqs.mapping import MS_PER_S
 from adapters.sqs.messages.batch_entries import check_entries
 from adapters.sqs.messages.batch_settlement import OnSettled, serve_batch
@@ -28,9 +28,7 @@ def handle(call: Call, node: "SqsNode") -> Result | None:
     def check(entry: Params, receipt: Receipt) -> None:
         timeout_s: int | None = entry.get("VisibilityTimeout")
         if timeout_s is None:
-            raise SqsError(
-                MISSING_PARAMETER, "The request must contain the parameter VisibilityTimeout."
-            )
+            raise missing_parameter("VisibilityTimeout")
         check_timeout(timeout_s)
         check_total(receipt, timeout_s, now_unix_ms)
 

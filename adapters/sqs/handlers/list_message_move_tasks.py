@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from adapters.sqs.call import Call, Result
-from adapters.sqs.errors import INVALID_PARAMETER_VALUE, SqsError
+from adapters.sqs.errors import invalid_parameter
 from adapters.sqs.node import SqsNode
 from adapters.sqs.queues.move_tasks import TaskHandle, format_task_handle, queue_of_arn
 from gateway.auth.ports import Operation
@@ -24,7 +24,7 @@ def handle(call: Call, node: SqsNode) -> Result:
             f"Value {count} for parameter MaxResults is invalid. "
             f"Reason: Must be between 1 and {RESULTS_MAX}, if provided."
         )
-        raise SqsError(INVALID_PARAMETER_VALUE, msg)
+        raise invalid_parameter(msg)
     arn = node.arn_of(source)
     tasks = node.queues.redrives.of(source)[:count]
     return {"Results": [_describe(node, task, arn) for task in tasks]}

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from adapters.sqs.call import Call, Params
-from adapters.sqs.errors import INVALID_PARAMETER_VALUE, SqsError
+from adapters.sqs.errors import invalid_parameter
 from adapters.sqs.mapping import MS_PER_S
 from adapters.sqs.messages.contiguous_json import (
     SYSTEM_ATTRIBUTES,
@@ -104,8 +104,7 @@ def _count(params: Params) -> int:
     if count is None:
         return 1
     if not 1 <= count <= MESSAGES_MAX:
-        raise SqsError(
-            INVALID_PARAMETER_VALUE,
+        raise invalid_parameter(
             f"Value {count} for parameter MaxNumberOfMessages is invalid. Reason: Must be "
             f"between 1 and {MESSAGES_MAX}, if provided.",
         )
@@ -117,8 +116,7 @@ def _wait_ms(params: Params, rules: QueueRules) -> int:
     if wait_s is None:
         return rules.receive_wait_ms
     if not 0 <= wait_s <= WAIT_S_MAX:
-        raise SqsError(
-            INVALID_PARAMETER_VALUE,
+        raise invalid_parameter(
             f"Value {wait_s} for parameter WaitTimeSeconds is invalid. Reason: Must be >= 0 and "
             f"<= {WAIT_S_MAX}, if provided.",
         )
@@ -131,8 +129,7 @@ def _attempt_id(params: Params, rules: QueueRules) -> str | None:
     if attempt_id is None:
         return None
     if not rules.is_fifo:
-        raise SqsError(
-            INVALID_PARAMETER_VALUE,
+        raise invalid_parameter(
             f"Value {quote(attempt_id)} for parameter ReceiveRequestAttemptId is invalid. Reason: "
             "The request includes a parameter that is not valid for this queue type.",
         )

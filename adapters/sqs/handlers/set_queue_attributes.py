@@ -3,9 +3,10 @@
 from typing import Final
 
 from adapters.sqs.call import Call, Result
+from adapters.sqs.errors import missing_parameter
 from adapters.sqs.node import SqsNode
 from adapters.sqs.queues.attributes import changed_settings, merge, parse_change
-from adapters.sqs.queues.changes import check_fifo_stays, dead_letter_finder, missing
+from adapters.sqs.queues.changes import check_fifo_stays, dead_letter_finder
 from adapters.sqs.queues.names import is_fifo_name
 from gateway.auth.ports import Operation
 
@@ -22,7 +23,7 @@ async def _set(call: Call, node: SqsNode) -> Result:
     node.authorize(call, queue, Operation.ALTER_CONFIGS)
     given: dict[str, str] = call.params["Attributes"]
     if not given:
-        raise missing("Attributes")
+        raise missing_parameter("Attributes")
     name = queue.topic.name
     fifo = is_fifo_name(name.name)
     check_fifo_stays(given, fifo=fifo)

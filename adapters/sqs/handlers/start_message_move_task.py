@@ -7,7 +7,7 @@ from typing import Final
 
 from adapters.sqs.auth.policy import decide
 from adapters.sqs.call import Call, Result
-from adapters.sqs.errors import ACCESS_DENIED, INVALID_PARAMETER_VALUE, SqsError
+from adapters.sqs.errors import ACCESS_DENIED, SqsError, invalid_parameter
 from adapters.sqs.node import POLICY, SqsNode
 from adapters.sqs.queues.move_tasks import TaskHandle, format_task_handle, queue_of_arn
 from adapters.sqs.queues.names import is_fifo_name
@@ -31,14 +31,14 @@ def handle(call: Call, node: SqsNode) -> Result:
     _authorize(call, node, source, Operation.READ)
     sources = node.queues.sources_of(source.topic.name)
     if not sources:
-        raise _invalid("Source queue must be configured as a Dead Letter Queue.")
+        raise invalid_parameter("Source queue must be configured as a Dead Letter Queue.")
     destination = _destination(call, node, source)
     if destination is None:  # messages of other sources, by their headers, stay
         for origin in sources:
             _authorize(call, node, origin, Operation.WRITE)
     rate_per_s = params.get("MaxNumberOfMessagesPerSecond")
     if rate_per_s is not None and not 1 <= rate_per_s <= RATE_PER_S_MAX:
-        raise _invalid(
+        raise invalid_parameter(
             f"Value {rate_per_s} for parameter MaxNumberOfMessagesPerSecond is invalid. "
             f"Reason: Must be between 1 and {RATE_PER_S_MAX}, if provided."
         )
@@ -50,7 +50,7 @@ def handle(call: Call, node: SqsNode) -> Result:
             origins=frozenset(origin.topic.name for origin in sources),
         )
     except PolicyViolation:
-        raise _invalid(
+        raise invalid_parameter(
             "There is already a task running. "
             "Only one active task is allowed for a source queue arn at a given time."
         ) from None
@@ -66,9 +66,13 @@ def _destination(call: Call, node: SqsNode, source: Queue) -> TopicName | None:
     _authorize(call, node, queue, Operation.WRITE)
     name = queue.topic.name
     if name == source.topic.name:
-        raise _invalid("The source queue and the destination queue cannot be the same.")
+        raise invalid_parameter(
+            "The source queue and the destination queue cannot be the same."
+        )
     if is_fifo_name(name.name) != is_fifo_name(source.topic.name.name):
-        raise _invalid("The destination queue must be same type of queue as the source.")
+        raise invalid_parameter(
+            "The destination queue must be same type of queue as the source."
+        )
     return name
 
 
@@ -83,7 +87,3 @@ def _authorize(call: Call, node: SqsNode, queue: Queue, operation: Operation) ->
         if decide(document, action=action, context=context, arn=arn) is False:
             msg = f"The policy of {arn} denies sqs:{action}, which moving messages needs."
             raise SqsError(ACCESS_DENIED, msg)
-
-
-def _invalid(message: str) -> SqsError:
-    return SqsError(INVALID_PARAMETER_VALUE, message)

@@ -3,8 +3,8 @@
 from typing import Final
 
 from adapters.sqs.call import Call, Result
+from adapters.sqs.errors import missing_parameter
 from adapters.sqs.node import SqsNode
-from adapters.sqs.queues.changes import missing
 from adapters.sqs.queues.tags import merge_tags
 from gateway.auth.ports import Operation
 
@@ -21,6 +21,6 @@ async def _tag(call: Call, node: SqsNode) -> Result:
     node.authorize(call, queue, Operation.ALTER)
     added: dict[str, str] = call.params["Tags"]
     if not added:
-        raise missing("Tags")
+        raise missing_parameter("Tags")
     await node.queues.alter(queue, tags=merge_tags(queue.topic.name.name, queue.tags, added))
     return {}

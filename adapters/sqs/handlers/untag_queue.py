@@ -3,8 +3,8 @@
 from typing import Final
 
 from adapters.sqs.call import Call, Result
+from adapters.sqs.errors import missing_parameter
 from adapters.sqs.node import SqsNode
-from adapters.sqs.queues.changes import missing
 from adapters.sqs.queues.tags import check_tag_keys
 from gateway.auth.ports import Operation
 
@@ -21,7 +21,7 @@ async def _untag(call: Call, node: SqsNode) -> Result:
     node.authorize(call, queue, Operation.ALTER)
     gone: list[str] = call.params["TagKeys"]
     if not gone:
-        raise missing("TagKeys")
+        raise missing_parameter("TagKeys")
     check_tag_keys(gone)
     tags = {key: value for key, value in queue.tags.items() if key not in gone}
     await node.queues.alter(queue, tags=tags)

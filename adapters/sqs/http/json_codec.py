@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 from adapters.sqs.call import Params, Result
-from adapters.sqs.errors import MALFORMED_INPUT, MISSING_PARAMETER, SqsError
+from adapters.sqs.errors import MALFORMED_INPUT, SqsError, missing_parameter
 from adapters.sqs.http.operations import ERROR_SHAPES, OPERATIONS
 from adapters.sqs.http.shapes import Entries, Items, Operation, Scalar, Shape, Structure
 
@@ -124,11 +124,6 @@ def _check_member(shape: Shape, value: Any) -> None:  # noqa: ANN401
         raise _mismatch(shape, value)
     if type(shape) is not Scalar:
         _check_inside(shape, value)
-
-
-def missing_parameter(path: str) -> SqsError:
-    """Return the error for parameter has to be there."""
-    return SqsError(MISSING_PARAMETER, f"The request must contain the parameter {path}.")
 
 
 def _mismatch(shape: Shape, value: Any) -> SqsError:  # noqa: ANN401

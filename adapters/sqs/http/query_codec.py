@@ -10,8 +10,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from adapters.sqs.call import Params
-from adapters.sqs.errors import INVALID_PARAMETER_VALUE, MALFORMED_INPUT, SqsError
-from adapters.sqs.http.json_codec import missing_parameter
+from adapters.sqs.errors import MALFORMED_INPUT, SqsError, invalid_parameter, missing_parameter
 from adapters.sqs.http.shapes import (
     BOOLEAN,
     Entries,
@@ -160,8 +159,7 @@ def _scalar(shape: Scalar, node: _Node, path: str) -> str | int | bool:
         return text
     value = _BOOLEANS.get(text.lower()) if shape is BOOLEAN else _integer(text)
     if value is None:
-        raise SqsError(
-            INVALID_PARAMETER_VALUE,
+        raise invalid_parameter(
             f"Value {text[:100]} for parameter {path} is invalid. Reason: it is not {shape.word}.",
         )
     return value

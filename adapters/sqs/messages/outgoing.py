@@ -8,9 +8,9 @@ from uuid import uuid4
 from adapters.sqs.call import Params, Result
 from adapters.sqs.errors import (
     INVALID_MESSAGE_CONTENTS,
-    INVALID_PARAMETER_VALUE,
-    MISSING_PARAMETER,
     SqsError,
+    invalid_parameter,
+    missing_parameter,
 )
 from adapters.sqs.mapping import (
     MS_PER_S,
@@ -41,7 +41,6 @@ _NO_DEDUP_ID: Final = (
     "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId "
     "provided explicitly"
 )
-_NO_GROUP_ID: Final = "The request must contain the parameter MessageGroupId."
 _NO_ATTRIBUTES: Final[Attributes] = {}
 
 
@@ -119,7 +118,7 @@ def prepare(
     if outgoing.trace is None and trace and to_text(trace) is not None:
         outgoing.trace = trace
     if outgoing.size_bytes > rules.message_bytes_max:
-        raise _invalid(
+        raise invalid_parameter(
             "One or more parameters are invalid. Reason: Message must be shorter than "
             f"{rules.message_bytes_max} bytes."
         )
@@ -133,15 +132,15 @@ def check_batch_fifo(entry: Params, rules: QueueRules) -> None:
     if not rules.is_fifo:
         return
     if not entry.get("MessageDeduplicationId") and not rules.content_based_deduplication:
-        raise _invalid(_NO_DEDUP_ID)
+        raise invalid_parameter(_NO_DEDUP_ID)
     if not entry.get("MessageGroupId"):
-        raise SqsError(MISSING_PARAMETER, _NO_GROUP_ID)
+        raise missing_parameter("MessageGroupId")
 
 
 def check_id(parameter: str, value: str) -> None:
     """Check a MessageGroupId, MessageDeduplicationId or ReceiveRequestAttemptId."""
     if not _ID.fullmatch(value):
-        raise _invalid(
+        raise invalid_parameter(
             f"Value {quote(value)} for parameter {parameter} is invalid. Reason: "
             f"{parameter} can only include alphanumeric and punctuation characters. 1 to "
             f"{ID_CHARS_MAX} in length."
@@ -166,7 +165,7 @@ def send_result(outgoing: OutgoingMessage) -> Result:
 
 def _body(text: str) -> bytes:
     if not text:
-        raise SqsError(MISSING_PARAMETER, "The request must contain the parameter MessageBody.")
+        raise missing_parameter("MessageBody")
     body = to_bytes(text)
     if body is None:
         raise SqsError(INVALID_MESSAGE_CONTENTS, INVALID_CHARACTERS)
@@ -178,19 +177,19 @@ def _dedup_id(entry: Params, rules: QueueRules, body: bytes) -> str | None:
     dedup_id: str | None = entry.get("MessageDeduplicationId")
     if not rules.is_fifo:
         if dedup_id is not None:
-            raise _invalid(
+            raise invalid_parameter(
                 f"Value {quote(dedup_id)} for parameter MessageDeduplicationId is "
                 "invalid. Reason: The request includes a parameter that is not valid for this "
                 "queue type."
             )
         return None
     if entry.get("MessageGroupId") is None:
-        raise SqsError(MISSING_PARAMETER, _NO_GROUP_ID)
+        raise missing_parameter("MessageGroupId")
     if dedup_id is not None:
         check_id("MessageDeduplicationId", dedup_id)
         return dedup_id
     if not rules.content_based_deduplication:
-        raise _invalid(_NO_DEDUP_ID)
+        raise invalid_parameter(_NO_DEDUP_ID)
     return sha256(body).hexdigest()
 
 
@@ -201,13 +200,13 @@ def _delay_s(entry: Params, rules: QueueRules) -> int | None:
         return None
     if rules.is_fifo:
         if delay_s:
-            raise _invalid(
+            raise invalid_parameter(
                 f"Value {delay_s} for parameter DelaySeconds is invalid. Reason: The request "
                 "include parameter that is not valid for this queue type."
             )
         return None
     if not 0 <= delay_s <= DELAY_S_MAX:
-        raise _invalid(
+        raise invalid_parameter(
             f"Value {delay_s} for parameter DelaySeconds is invalid. Reason: DelaySeconds must "
             f"be >= 0 and <= {DELAY_S_MAX}."
         )
@@ -249,7 +248,3 @@ def _set_headers(
         reserved_prefixes=rules.reserved_prefixes,
     )
     outgoing.headers = encode_headers(headers)
-
-
-def _invalid(message: str) -> SqsError:
-    return SqsError(INVALID_PARAMETER_VALUE, message)

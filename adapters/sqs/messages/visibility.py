@@ -2,11 +2,7 @@
 
 from typing import Final
 
-from adapters.sqs.errors import (
-    INVALID_PARAMETER_VALUE,
-    MESSAGE_NOT_INFLIGHT,
-    SqsError,
-)
+from adapters.sqs.errors import MESSAGE_NOT_INFLIGHT, SqsError, invalid_parameter
 from adapters.sqs.mapping import MS_PER_S
 from adapters.sqs.messages.receipt_handles import Receipt
 from adapters.sqs.queues.queue_rules import QueueRules
@@ -18,8 +14,7 @@ TIMEOUT_S_MAX: Final = 43_200
 def check_timeout(timeout_s: int) -> None:
     """Check a VisibilityTimeout. Error: ``SqsError``."""
     if not 0 <= timeout_s <= TIMEOUT_S_MAX:
-        raise SqsError(
-            INVALID_PARAMETER_VALUE,
+        raise invalid_parameter(
             f"Value {timeout_s} for parameter VisibilityTimeout is invalid. Reason: Must be "
             f"between 0 and {TIMEOUT_S_MAX}, if provided.",
         )
@@ -29,8 +24,7 @@ def check_total(receipt: Receipt, timeout_s: int, now_unix_ms: int) -> None:
     """Check that a timeout ends within 12 hours of the receive. Error: ``SqsError``."""
     ends_unix_ms = now_unix_ms + timeout_s * MS_PER_S
     if ends_unix_ms > receipt.received_unix_ms + TIMEOUT_S_MAX * MS_PER_S:
-        raise SqsError(
-            INVALID_PARAMETER_VALUE,
+        raise invalid_parameter(
             f"Value {timeout_s} for parameter VisibilityTimeout is invalid. Reason: Total "
             f"VisibilityTimeout for the message is beyond the limit [{TIMEOUT_S_MAX} seconds].",
         )
@@ -42,8 +36,7 @@ def change_error(result: Settled, handle: str) -> SqsError | None:
         return None
     if result is Settled.STALE:
         return SqsError(MESSAGE_NOT_INFLIGHT, "The specified message isn't in flight.")
-    return SqsError(
-        INVALID_PARAMETER_VALUE,
+    return invalid_parameter(
         f"Value {handle} for parameter ReceiptHandle is invalid. Reason: Message does not exist "
         "or is not available for visibility timeout change.",
     )
@@ -56,8 +49,7 @@ def delete_error(result: Settled, handle: str, rules: QueueRules) -> SqsError | 
     whose visibility timeout is over.
     """
     if result is Settled.STALE and rules.is_fifo:
-        return SqsError(
-            INVALID_PARAMETER_VALUE,
+        return invalid_parameter(
             f"Value {handle} for parameter ReceiptHandle is invalid. Reason: The receipt handle "
             "has expired.",
         )

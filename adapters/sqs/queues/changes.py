@@ -4,12 +4,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from adapters.sqs.call import Call
-from adapters.sqs.errors import (
-    INVALID_ATTRIBUTE_NAME,
-    INVALID_ATTRIBUTE_VALUE,
-    MISSING_PARAMETER,
-    SqsError,
-)
+from adapters.sqs.errors import INVALID_ATTRIBUTE_NAME, INVALID_ATTRIBUTE_VALUE, SqsError
 from adapters.sqs.queues.attributes import (
     FindTarget,
     new_attributes,
@@ -166,8 +161,3 @@ def target_arn_of(node: QueueNode, name: TopicName, dead_letter_topic: str) -> s
     if not dead_letter_topic:
         return ""
     return node.arn_of_name(TopicName(name.namespace, dead_letter_topic))
-
-
-def missing(name: str) -> SqsError:
-    """Return the error for a parameter that is empty."""
-    return SqsError(MISSING_PARAMETER, f"The request must contain the parameter {name}.")

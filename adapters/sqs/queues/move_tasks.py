@@ -9,7 +9,7 @@ import binascii
 import json
 from typing import Final, NamedTuple
 
-from adapters.sqs.errors import INVALID_PARAMETER_VALUE, RESOURCE_NOT_FOUND, SqsError
+from adapters.sqs.errors import RESOURCE_NOT_FOUND, SqsError, invalid_parameter
 from adapters.sqs.queues.ports import QueueNode
 from adapters.sqs.queues.urls import parse_queue_arn
 from gateway.queues.manager import Queue
@@ -39,7 +39,7 @@ def parse_task_handle(text: str) -> TaskHandle:
         handle = None
     if handle is None or not all(isinstance(field, str) for field in handle):
         msg = "Value for parameter TaskHandle is invalid."
-        raise SqsError(INVALID_PARAMETER_VALUE, msg)
+        raise invalid_parameter(msg)
     return handle
 
 
@@ -53,7 +53,7 @@ def queue_of_arn(node: QueueNode, arn: str, parameter: str) -> Queue:
             f"You must use this format to specify the {parameter}: "
             "arn:<partition>:<service>:<region>:<account-id>:<resource-id>"
         )
-        raise SqsError(INVALID_PARAMETER_VALUE, msg)
+        raise invalid_parameter(msg)
     queue = node.queue_by_arn(arn)
     if queue is None:
         msg = f"The resource that you specified for the {parameter} parameter doesn't exist."

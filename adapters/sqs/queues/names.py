@@ -6,7 +6,7 @@ https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quota
 import re
 from typing import Final
 
-from adapters.sqs.errors import INVALID_PARAMETER_VALUE, SqsError
+from adapters.sqs.errors import invalid_parameter
 
 FIFO_SUFFIX: Final = ".fifo"
 
@@ -30,10 +30,10 @@ def check_queue_name(name: str, *, fifo: bool) -> None:
             "The name of a FIFO queue can only include alphanumeric characters, hyphens, or "
             "underscores, must end with .fifo suffix and be 1 to 80 in length."
         )
-        raise SqsError(INVALID_PARAMETER_VALUE, msg)
+        raise invalid_parameter(msg)
     if not fifo and not _NAME.fullmatch(name):
         msg = (
             "Can only include alphanumeric characters, hyphens, or underscores. "
             "1 to 80 in length"
         )
-        raise SqsError(INVALID_PARAMETER_VALUE, msg)
+        raise invalid_parameter(msg)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from adapters.sqs.errors import INVALID_PARAMETER_VALUE, SqsError
+from adapters.sqs.errors import invalid_parameter
 from gateway.queues.manager import Queue
 
 RESULTS_MAX: Final = 1_000
@@ -33,7 +33,7 @@ def take_page(
             "Value for parameter MaxResults is invalid. "
             f"Reason: MaxResults must be an integer between 1 and {RESULTS_MAX}."
         )
-        raise SqsError(INVALID_PARAMETER_VALUE, msg)
+        raise invalid_parameter(msg)
     token = params.get("NextToken")
     if token:
         after = _parse_token(token, scope)
@@ -57,12 +57,12 @@ def _parse_token(token: str, scope: Sequence[str]) -> str:
     except (ValueError, binascii.Error, RecursionError):
         found = None
     if not isinstance(found, list) or not found or not isinstance(found[-1], str):
-        raise SqsError(INVALID_PARAMETER_VALUE, "Invalid or expired next token.")
+        raise invalid_parameter("Invalid or expired next token.")
     after: str = found[-1]
     if found[:-1] != list(scope):
         msg = (
             "Invalid NextToken value. If you are passing in NextToken, "
             "you must not change the other request parameters."
         )
-        raise SqsError(INVALID_PARAMETER_VALUE, msg)
+        raise invalid_parameter(msg)
     return after

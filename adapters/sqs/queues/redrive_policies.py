@@ -6,11 +6,7 @@ https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SetQue
 import json
 from typing import Any, Final, NamedTuple
 
-from adapters.sqs.errors import (
-    INVALID_ATTRIBUTE_VALUE,
-    INVALID_PARAMETER_VALUE,
-    SqsError,
-)
+from adapters.sqs.errors import INVALID_ATTRIBUTE_VALUE, SqsError, invalid_parameter
 from adapters.sqs.text import quote
 
 ATTEMPTS_MAX: Final = 1_000  # of maxReceiveCount
@@ -75,7 +71,7 @@ def invalid_redrive_policy(text: str, reason: str) -> SqsError:
     """Return the error for a RedrivePolicy that cannot be set, with the reason."""
     shown = text[:_SHOWN_CHARS]
     msg = f"Value {shown} for parameter RedrivePolicy is invalid. Reason: {reason}"
-    return SqsError(INVALID_PARAMETER_VALUE, msg)
+    return invalid_parameter(msg)
 
 
 def check_redrive_allow_policy(text: str) -> None:
@@ -149,4 +145,4 @@ def _invalid_allow_policy(text: str, reason: str) -> SqsError:
         f"Value {text[:_SHOWN_CHARS]} for parameter RedriveAllowPolicy is invalid. "
         f"Reason: Amazon SQS can't create the redrive allow policy. {reason}"
     )
-    return SqsError(INVALID_PARAMETER_VALUE, msg)
+    return invalid_parameter(msg)

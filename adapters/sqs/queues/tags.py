@@ -6,7 +6,7 @@ https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quota
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from adapters.sqs.errors import INVALID_PARAMETER_VALUE, SqsError
+from adapters.sqs.errors import invalid_parameter
 from adapters.sqs.text import to_bytes
 
 TAGS_MAX: Final = 50
@@ -19,7 +19,7 @@ def check_tag_keys(keys: Iterable[str]) -> None:
     """Refuse keys that are empty, too long, or not text of SQS."""
     for key in keys:
         if not 1 <= len(key) <= KEY_CHARS_MAX or to_bytes(key) is None:
-            raise _invalid(
+            raise invalid_parameter(
                 f"Tag keys must be between 1 and {KEY_CHARS_MAX} characters in length."
             )
 
@@ -34,16 +34,12 @@ def merge_tags(
     check_tag_keys(added)
     for key, value in added.items():
         if key.lower().startswith(RESERVED_PREFIX):
-            raise _invalid(f"Tag keys cannot start with {RESERVED_PREFIX}")
+            raise invalid_parameter(f"Tag keys cannot start with {RESERVED_PREFIX}")
         if len(value) > VALUE_CHARS_MAX or to_bytes(value) is None:
-            raise _invalid(
+            raise invalid_parameter(
                 f"Tag values must be between 0 and {VALUE_CHARS_MAX} characters in length."
             )
     merged = {**tags, **added}
     if len(merged) > TAGS_MAX:
-        raise _invalid(f"Too many tags added for queue {queue_name}.")
+        raise invalid_parameter(f"Too many tags added for queue {queue_name}.")
     return merged
-
-
-def _invalid(message: str) -> SqsError:
-    return SqsError(INVALID_PARAMETER_VALUE, message)
