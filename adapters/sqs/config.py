@@ -14,12 +14,12 @@ from adapters.sqs.queues.names import check_queue_name, is_fifo_name
 from adapters.sqs.queues.redrive_policies import RedriveTarget, parse_redrive_policy
 from adapters.sqs.queues.tags import merge_tags
 from adapters.sqs.queues.urls import is_region
+from adapters.sqs.text import is_account
 from gateway.config.base import BindAddress, FrozenConfig, ListenerConfig, parse_address
 from gateway.config.request_budget import RequestBytesBudget, RequestStallSeconds
 from gateway.config.settings import Settings
 
 _MIB: Final = 1024 * 1024
-_ACCOUNT: Final = re.compile(r"[0-9]{12}")
 _ADVERTISE: Final = re.compile(r"https?://[A-Za-z0-9.:\[\]_-]+/?")
 
 
@@ -232,7 +232,7 @@ class SqsConfig(ListenerConfig):
     @classmethod
     def _check_accounts(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
         for account in (value,) if isinstance(value, str) else value:
-            if not _ACCOUNT.fullmatch(account):
+            if not is_account(account):
                 raise ValueError(f"{account!r} is not 12 digits")
         return value
 

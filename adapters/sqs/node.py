@@ -14,12 +14,12 @@ from adapters.sqs.queues.urls import (
     QueueAddress,
     format_queue_arn,
     format_queue_url,
-    is_account,
     is_of_host,
     is_region,
     parse_queue_arn,
     parse_queue_url,
 )
+from adapters.sqs.text import is_account
 from gateway.auth.ports import Operation, ResourceType, Verdict
 from gateway.kernel import Kernel
 from gateway.metadata.changes import Changes

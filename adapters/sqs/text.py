@@ -10,6 +10,7 @@ from typing import Final
 
 QUOTED_CHARS_MAX: Final = 256
 
+_ACCOUNT_DIGITS: Final = 12
 _CONTROLS: Final = bytes(set(range(0x20)) - {0x9, 0xA, 0xD})
 _FFFE: Final = "\ufffe".encode()
 _FFFF: Final = "\uffff".encode()
@@ -64,3 +65,8 @@ def quote(text: str) -> str:
     if to_bytes(cut) is not None:
         return cut
     return "".join(char if to_bytes(char) is not None else "\ufffd" for char in cut)
+
+
+def is_account(text: str) -> bool:
+    """Return whether a text has the form of an account id, twelve digits."""
+    return len(text) == _ACCOUNT_DIGITS and text.isascii() and text.isdigit()

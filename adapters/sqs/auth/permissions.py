@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from adapters.sqs.auth.policy import SHARED_ACTIONS, parse_document, parse_policy
 from adapters.sqs.errors import OVER_LIMIT, SqsError, invalid_parameter, missing_parameter
+from adapters.sqs.text import is_account
 
 ACTIONS_MAX: Final = 7  # of one statement
 ALL_ACTIONS: Final = "*"
 
 _LABEL: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
-_ACCOUNT: Final = re.compile(r"[0-9]{12}")
 _VERSION: Final = "2008-10-17"
 
 
@@ -76,7 +76,7 @@ def _check_label(label: str) -> None:
 
 
 def _check_accounts(accounts: Sequence[str]) -> None:
-    unknown = [account for account in accounts if not _ACCOUNT.fullmatch(account)]
+    unknown = [account for account in accounts if not is_account(account)]
     if not accounts or unknown:
         raise _invalid("PrincipalId", f"[{', '.join(unknown)}]", "Unable to verify.")
 

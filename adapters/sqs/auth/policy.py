@@ -25,6 +25,7 @@ from adapters.sqs.auth.policy_conditions import (
 from adapters.sqs.auth.policy_elements import invalid, pattern, texts, unsupported
 from adapters.sqs.call import Identity
 from adapters.sqs.errors import OVER_LIMIT, SqsError
+from adapters.sqs.text import is_account
 
 STATEMENTS_MAX: Final = 20
 PRINCIPALS_MAX: Final = 50  # of one statement
@@ -53,7 +54,6 @@ _STATEMENT_KEYS: Final = frozenset(
 )
 _NOT_SUPPORTED: Final = ("NotPrincipal", "NotAction", "NotResource")
 _PRINCIPAL_KINDS: Final = frozenset({"AWS", "Service", "Federated", "CanonicalUser"})
-_ACCOUNT: Final = re.compile(r"[0-9]{12}")
 _IAM: Final = re.compile(r"arn:aws(?:-[a-z]+)*:(?:iam|sts)::([0-9]{12}):([^*]+)")
 
 
@@ -222,7 +222,7 @@ def _parse_aws_principal(name: str) -> PolicyPrincipal | None:
     """Return an AWS principal; None for a role or a session, which the gateway does not have."""
     if name == "*":
         return ANY_PRINCIPAL
-    if _ACCOUNT.fullmatch(name):
+    if is_account(name):
         return PolicyPrincipal(name)
     found = _IAM.fullmatch(name)
     if found is None:

@@ -24,7 +24,6 @@ from adapters.sqs.text import quote
 from gateway.queues.model import Delivery, DeliveryId
 
 HANDLE_CHARS: Final = 60
-SECRET_BYTES: Final = 32
 CONTIGUOUS_MAX: Final = 256  # the index is one byte
 
 _SHARED: Final = struct.Struct(">8sIQIHI")

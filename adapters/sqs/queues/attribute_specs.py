@@ -6,8 +6,9 @@ Source: SetQueueAttributes and CreateQueue in the API reference.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from adapters.sqs.mapping import MESSAGE_BYTES_MAX
+
 PREFIX: Final = "sqs."  # of the names of stored attributes
-MESSAGE_BYTES_MAX: Final = 1_048_576
 KMS_KEY_CHARS_MAX: Final = 2_048
 ALL: Final = "All"
 

@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Mapping
-from typing import Final
 
+from adapters.sqs.mapping import MS_PER_S
 from adapters.sqs.queues.attribute_specs import (
     CHOICES,
     FIFO_ONLY,
@@ -16,8 +16,6 @@ from adapters.sqs.queues.names import is_fifo_name
 from features.queue.model import Counts
 from gateway.queues.manager import Queue
 
-_S_MS: Final = 1_000
-
 
 def describe(queue: Queue, *, arn: str, target_arn: str, counts: Counts) -> dict[str, str]:
     """Return all attributes. ``target_arn`` is the dead-letter queue's ARN, or empty."""
@@ -25,8 +23,8 @@ def describe(queue: Queue, *, arn: str, target_arn: str, counts: Counts) -> dict
         "ApproximateNumberOfMessages": str(counts.ready),
         "ApproximateNumberOfMessagesDelayed": str(counts.delayed),
         "ApproximateNumberOfMessagesNotVisible": str(counts.in_flight),
-        "CreatedTimestamp": str(queue.created_unix_ms // _S_MS),
-        "LastModifiedTimestamp": str(queue.changed_unix_ms // _S_MS),
+        "CreatedTimestamp": str(queue.created_unix_ms // MS_PER_S),
+        "LastModifiedTimestamp": str(queue.changed_unix_ms // MS_PER_S),
         "QueueArn": arn,
     }
     return {**found, **describe_settable(queue, target_arn=target_arn)}
@@ -65,7 +63,7 @@ def _number_of(queue: Queue, name: str, number: NumberSpec) -> int:
     if value_ms < 0:
         return number.high  # unlimited, which SQS cannot express: its longest instead
     # Other protocols set milliseconds; a part of a second counts as one.
-    return min(-(-value_ms // _S_MS), number.high)
+    return min(-(-value_ms // MS_PER_S), number.high)
 
 
 def find_difference(wanted: Mapping[str, str], present: Mapping[str, str]) -> str | None:

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from adapters.sqs.auth.policy import parse_policy
 from adapters.sqs.errors import INVALID_ATTRIBUTE_NAME, INVALID_ATTRIBUTE_VALUE, SqsError
+from adapters.sqs.mapping import MS_PER_S
 from adapters.sqs.queues.attribute_specs import (
     CHOICES,
     FIFO_ONLY,
@@ -34,7 +35,6 @@ from adapters.sqs.text import to_bytes
 from features.queue.model import Order
 from gateway.queues.model import QueueSettings
 
-_S_MS: Final = 1_000
 _INTEGER_DIGITS_MAX: Final = 9
 _MARK: Final = "sqs.MaximumMessageSize"
 
@@ -112,7 +112,7 @@ def new_attributes(change: AttributeChange) -> dict[str, str]:
 
 def new_settings(change: AttributeChange, *, fifo: bool) -> QueueSettings:
     """Return the settings of a new queue."""
-    retention_ms = NUMBERS["MessageRetentionPeriod"].default * _S_MS
+    retention_ms = NUMBERS["MessageRetentionPeriod"].default * MS_PER_S
     fields: dict[str, object] = {"retention_ms": retention_ms, **change.settings}
     return QueueSettings(order=Order.KEY if fifo else Order.FAIR, **fields)
 
@@ -125,7 +125,7 @@ def changed_settings(settings: QueueSettings, change: AttributeChange) -> QueueS
 def _set_number(change: AttributeChange, name: str, value: int) -> None:
     number = NUMBERS[name]
     if number.setting:
-        change.settings[number.setting] = value * _S_MS
+        change.settings[number.setting] = value * MS_PER_S
     else:
         change.attributes[PREFIX + name] = str(value)
 

@@ -8,15 +8,13 @@ from typing import Final
 
 from adapters.sqs.errors import invalid_parameter
 
-FIFO_SUFFIX: Final = ".fifo"
-
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _FIFO_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,75}\.fifo")
 
 
 def is_fifo_name(name: str) -> bool:
     """Return whether a name is a FIFO queue's; SDKs decide by the name too."""
-    return name.endswith(FIFO_SUFFIX)
+    return name.endswith(".fifo")
 
 
 def check_queue_name(name: str, *, fifo: bool) -> None:

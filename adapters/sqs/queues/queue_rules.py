@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from adapters.sqs.mapping import BUILT_IN_PREFIXES, MESSAGE_BYTES_MAX, MS_PER_S
+from adapters.sqs.queues.attribute_specs import PREFIX
+from adapters.sqs.queues.names import is_fifo_name
 
-FIFO_SUFFIX: Final = ".fifo"
-_PREFIX: Final = "sqs."
 _TRUE: Final = "true"
 
 
@@ -32,11 +32,11 @@ def parse_rules(
     """Return the rules of a queue; attributes that are not set have SQS's defaults."""
     get = attributes.get
     return QueueRules(
-        is_fifo=name.endswith(FIFO_SUFFIX),
-        message_bytes_max=int(get(_PREFIX + "MaximumMessageSize", MESSAGE_BYTES_MAX)),
-        content_based_deduplication=get(_PREFIX + "ContentBasedDeduplication") == _TRUE,
-        dedup_by_group=get(_PREFIX + "DeduplicationScope") == "messageGroup",
-        receive_wait_ms=int(get(_PREFIX + "ReceiveMessageWaitTimeSeconds", 0)) * MS_PER_S,
+        is_fifo=is_fifo_name(name),
+        message_bytes_max=int(get(PREFIX + "MaximumMessageSize", MESSAGE_BYTES_MAX)),
+        content_based_deduplication=get(PREFIX + "ContentBasedDeduplication") == _TRUE,
+        dedup_by_group=get(PREFIX + "DeduplicationScope") == "messageGroup",
+        receive_wait_ms=int(get(PREFIX + "ReceiveMessageWaitTimeSeconds", 0)) * MS_PER_S,
         delay_ms=delay_ms,
         reserved_prefixes=reserved_prefixes,
     )

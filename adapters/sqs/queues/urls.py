@@ -17,12 +17,12 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from adapters.sqs.errors import INVALID_ADDRESS, SqsError
+from adapters.sqs.text import is_account
 
 URL_CHARS_MAX: Final = 2_048
 _ARN_PREFIX: Final = "arn:aws:sqs:"
 _URLS_CACHED_MAX: Final = 8_192  # parsed URLs
 _BASE_URLS_CACHED_MAX: Final = 256
-_ACCOUNT_DIGITS: Final = 12
 _REGION: Final = re.compile(r"[a-z]{2}(?:-[a-z]+)+-[0-9]{1,2}")
 _SHOWN_CHARS: Final = 200
 
@@ -65,11 +65,6 @@ def parse_queue_url(url: str) -> QueueAddress:
         case [name] if name:
             return QueueAddress("", region, name)
     raise _invalid(url)
-
-
-def is_account(text: str) -> bool:
-    """Return whether a text has the form of an account id."""
-    return len(text) == _ACCOUNT_DIGITS and text.isascii() and text.isdigit()
 
 
 def is_region(text: str) -> bool:
