@@ -8,12 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from adapters.sqs.call import Call
-from adapters.sqs.errors import to_sqs_error
 from adapters.sqs.mapping import MS_PER_S
+from adapters.sqs.messages.settlement import answer_for_one
 from adapters.sqs.messages.visibility import change_error, check_timeout, check_total
-from features.queue.model import Result as Settled
 from gateway.auth.ports import Operation
-from gateway.errors import StorageUnavailable
 
 if TYPE_CHECKING:
     from adapters.sqs.node import SqsNode
@@ -32,20 +30,7 @@ def handle(call: Call, node: "SqsNode") -> None:
     receipt = node.messages.receipt_handles_of(queue).decode(receipt_handle)
     check_total(receipt, timeout_s, node.clock.steady_unix_ms())
     node.messages.attempts.message_changed(queue.topic.uuid, receipt.delivery_id)
-    on_done = partial(_on_done, call, receipt_handle)
+    on_done = partial(answer_for_one, call, receipt_handle, change_error)
     is_fifo = node.messages.rules_of(queue).is_fifo
     items = [(receipt.delivery_id, timeout_s * MS_PER_S)]
     queue.extend(items, on_done, latest_only=is_fifo)
-
-
-def _on_done(
-    call: Call, receipt_handle: str, results: list[Settled], error: StorageUnavailable | None
-) -> None:
-    if error is not None:
-        call.fail(to_sqs_error(error))
-        return
-    refusal = change_error(results[0], receipt_handle)
-    if refusal is None:
-        call.reply({})
-    else:
-        call.fail(refusal)

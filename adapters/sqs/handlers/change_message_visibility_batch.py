@@ -6,8 +6,8 @@ from adapters.sqs.call import Call, Params, Result
 from adapters.sqs.errors import missing_parameter
 from adapters.sqs.mapping import MS_PER_S
 from adapters.sqs.messages.batch_entries import check_entries
-from adapters.sqs.messages.batch_settlement import OnSettled, serve_batch
 from adapters.sqs.messages.receipt_handles import Receipt
+from adapters.sqs.messages.settlement import OnSettled, serve_batch
 from adapters.sqs.messages.visibility import change_error, check_timeout, check_total
 from gateway.auth.ports import Operation
 

@@ -4,12 +4,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from adapters.sqs.call import Call
-from adapters.sqs.errors import to_sqs_error
+from adapters.sqs.messages.settlement import answer_for_one
 from adapters.sqs.messages.visibility import delete_error
-from adapters.sqs.queues.queue_rules import QueueRules
-from features.queue.model import Result as Settled
 from gateway.auth.ports import Operation
-from gateway.errors import StorageUnavailable
 from gateway.queues.model import Outcome
 
 if TYPE_CHECKING:
@@ -28,22 +25,5 @@ def handle(call: Call, node: "SqsNode") -> None:
     rules = node.messages.rules_of(queue)
     if rules.is_fifo:
         node.messages.attempts.message_changed(queue.topic.uuid, receipt.delivery_id)
-    on_done = partial(_on_done, call, receipt_handle, rules)
+    on_done = partial(answer_for_one, call, receipt_handle, partial(delete_error, rules=rules))
     queue.settle([(receipt.delivery_id, Outcome.ACK)], on_done)
-
-
-def _on_done(
-    call: Call,
-    receipt_handle: str,
-    rules: QueueRules,
-    results: list[Settled],
-    error: StorageUnavailable | None,
-) -> None:
-    if error is not None:
-        call.fail(to_sqs_error(error))
-        return
-    refusal = delete_error(results[0], receipt_handle, rules)
-    if refusal is None:
-        call.reply({})
-    else:
-        call.fail(refusal)

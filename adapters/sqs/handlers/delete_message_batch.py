@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 from adapters.sqs.call import Call, Params, Result
 from adapters.sqs.errors import to_sqs_error
 from adapters.sqs.messages.batch_entries import check_entries
-from adapters.sqs.messages.batch_settlement import OnSettled, serve_batch
 from adapters.sqs.messages.contiguous_json import all_deleted_body
 from adapters.sqs.messages.receipt_handles import Receipt
+from adapters.sqs.messages.settlement import OnSettled, serve_batch
 from adapters.sqs.messages.visibility import delete_error
 from gateway.auth.ports import Operation
 from gateway.errors import StorageUnavailable
@@ -41,7 +41,7 @@ def handle(call: Call, node: "SqsNode") -> Result | None:
         node,
         queue,
         settle=settle,
-        refusal=lambda result, handle: delete_error(result, handle, rules),
+        refusal=partial(delete_error, rules=rules),
     )
 
 

@@ -1,4 +1,4 @@
-"""Batches of deletes or visibility changes: decodes the handles and answers for each entry."""
+"""Answers to deletes and visibility changes, of one message or of a batch."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +19,24 @@ Check = Callable[[Params, Receipt], None]
 Refusal = Callable[[Settled, str], SqsError | None]
 OnSettled = Callable[[list[Settled], StorageUnavailable | None], None]
 Settle = Callable[[list[tuple[Params, Receipt]], OnSettled], None]
+
+
+def answer_for_one(
+    call: Call,
+    receipt_handle: str,
+    refusal: Refusal,
+    results: list[Settled],
+    error: StorageUnavailable | None,
+) -> None:
+    """Answer for one message, which has been settled; ``refusal`` as in ``serve_batch``."""
+    if error is not None:
+        call.fail(to_sqs_error(error))
+        return
+    refused = refusal(results[0], receipt_handle)
+    if refused is None:
+        call.reply({})
+    else:
+        call.fail(refused)
 
 
 def serve_batch(
