@@ -23,7 +23,7 @@ from adapters.mqtt.reading.pacing import Pace
 from adapters.mqtt.reading.shared_scans import SharedScan, SharedScans
 from adapters.mqtt.reading.slow_receiver import SlowReceiver
 from adapters.mqtt.reading.wanted_topics import WantedTopics
-from adapters.mqtt.records.mixed_topic_batch import MixedTopicBatch
+from adapters.mqtt.records.mixed_topic_batch import MixedTopicBatch, end_offset
 from adapters.mqtt.subscriptions.trie import Match
 from adapters.mqtt.wire import PublishRun
 from gateway.errors import GatewayError, OffsetOutOfRange
@@ -282,7 +282,7 @@ class CatchUp:
             run = runs[at]
             if not going or run.base_offset >= end:
                 break
-            start, stop = max(run.base_offset, done), min(_end_offset(run), end)
+            start, stop = max(run.base_offset, done), min(end_offset(run), end)
             if start >= stop:
                 continue
             if isinstance(run, MixedTopicBatch):
@@ -386,7 +386,3 @@ class CatchUp:
 
 def _base_offset(run: PublishRun | MixedTopicBatch) -> int:
     return run.base_offset
-
-
-def _end_offset(run: PublishRun | MixedTopicBatch) -> int:
-    return run.base_offset + len(run.payloads)

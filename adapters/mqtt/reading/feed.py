@@ -14,11 +14,10 @@ from adapters.mqtt.mapping import mixed_runs_of_batch, runs_of_batch
 from adapters.mqtt.reading.slow_receivers import NO_BOUNDS, LagBounds, SlowReceivers
 from adapters.mqtt.records.foreign_batches import (
     decode_beside,
-    decode_mixed_beside,
     handed_out_together,
     kept_bytes,
 )
-from adapters.mqtt.records.mixed_topic_batch import MixedTopicBatch
+from adapters.mqtt.records.mixed_topic_batch import MixedTopicBatch, end_offset
 from adapters.mqtt.records.native_runs import runs_of_native, was_live, were_live
 from adapters.mqtt.records.record_kinds import CORRUPT_BATCH
 from adapters.mqtt.route_config import RouteConfig
@@ -220,7 +219,7 @@ class Feed:
         self._keep(base_offset, runs, kept_bytes(batch, runs))
         for some in handed_out_together(runs):
             self._hand_out_decoded(some, may_have_been_live=may_have_been_live)
-            self.live_offset = max(self.live_offset, _end_of(some[-1]))
+            self.live_offset = max(self.live_offset, end_offset(some[-1]))
             await asyncio.sleep(0)
         last_offset = base_offset + parse_batch_header(batch).last_offset_delta
         self._advance(last_offset + 1, batch)
@@ -240,7 +239,7 @@ class Feed:
         self._hand_out(runs)
 
     def _is_new(self, run: PublishRun) -> bool:
-        return _end_of(run) > self.live_offset
+        return end_offset(run) > self.live_offset
 
     def _hand_out(self, runs: Sequence[PublishRun]) -> None:
         deliver = self._live.deliver
@@ -285,8 +284,8 @@ class Feed:
                 self._keep(header.base_offset, runs, kept_bytes(batch, runs))
             for run in runs:
                 # A run that was cut is whole in the cache of each batch, or decoded in parts.
-                covered = _end_of(found[-1]) if found else run.base_offset
-                if _end_of(run) > covered:
+                covered = end_offset(found[-1]) if found else run.base_offset
+                if end_offset(run) > covered:
                     found.append(_from_offset(run, covered))
             next_offset = header.last_offset + 1
         return found, next_offset
@@ -342,8 +341,9 @@ class Feed:
             return None
         if not self._is_intact(batch):
             return []
-        return await decode_mixed_beside(
-            batch, self._route, self._skipped, self._clock.steady_deadline
+        deadline = self._clock.steady_deadline
+        return await decode_beside(
+            mixed_runs_of_batch, batch, self._route, self._skipped, deadline
         )
 
     def _is_intact(self, batch: Buffer) -> bool:
@@ -355,9 +355,8 @@ class Feed:
     async def _decode_beside(self, batch: Buffer, *, is_stored: bool) -> list[PublishRun]:
         if is_stored and not self._is_intact(batch):
             return []
-        return await decode_beside(
-            batch, self._route, self._skipped, self._clock.steady_deadline
-        )
+        deadline = self._clock.steady_deadline
+        return await decode_beside(runs_of_batch, batch, self._route, self._skipped, deadline)
 
     def _decode(self, batch: Buffer, base_offset: int, *, is_stored: bool) -> list[PublishRun]:
         if is_stored and not self._is_intact(batch):
@@ -384,10 +383,6 @@ class Feed:
 def _raise_bug(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
         task.result()
-
-
-def _end_of(run: PublishRun) -> int:
-    return run.base_offset + len(run.payloads)
 
 
 def _from_offset(run: PublishRun, offset: int) -> PublishRun:

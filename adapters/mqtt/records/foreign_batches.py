@@ -3,41 +3,53 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
-from adapters.mqtt.mapping import SteadyDeadline, mixed_runs_of_batch, runs_of_batch
-from adapters.mqtt.records.mixed_topic_batch import MixedTopicBatch
+from adapters.mqtt.mapping import SteadyDeadline
 from adapters.mqtt.route_config import RouteConfig
 from adapters.mqtt.wire import PublishRun
 from gateway.model import COMPRESSION_MASK, Buffer, parse_batch_header
 
+R = TypeVar("R")
+
 RUNS_HANDED_OUT_MAX: Final = 1_000  # of a large batch, before others have their turn
 
 
+class _Decoder(Protocol[R]):
+    """``mapping.runs_of_batch`` or ``mixed_runs_of_batch``."""
+
+    def __call__(
+        self,
+        batch: Buffer,
+        route: RouteConfig,
+        *,
+        from_offset: int,
+        skipped: Counter[str],
+        steady_deadline: SteadyDeadline,
+    ) -> list[R]:
+        """Return the runs of a batch from an offset on."""
+
+
 async def decode_beside(
-    batch: Buffer, route: RouteConfig, skipped: Counter[str], steady_deadline: SteadyDeadline
-) -> list[PublishRun]:
-    """Return the runs of a large batch, decoded in a thread."""
-    found: Counter[str] = Counter()
-    base_offset = parse_batch_header(batch).base_offset
-    decode = partial(runs_of_batch, batch, route, from_offset=base_offset, skipped=found)
-    runs = await asyncio.to_thread(decode, steady_deadline=steady_deadline)
-    skipped.update(found)
-    return runs
-
-
-async def decode_mixed_beside(
-    batch: Buffer, route: RouteConfig, skipped: Counter[str], steady_deadline: SteadyDeadline
-) -> list[PublishRun | MixedTopicBatch]:
-    """Return all runs and mixed_topics of a large batch, decoded in a thread.
+    decode: _Decoder[R],
+    batch: Buffer,
+    route: RouteConfig,
+    skipped: Counter[str],
+    steady_deadline: SteadyDeadline,
+) -> list[R]:
+    """Return all runs of a large batch, decoded in a thread.
 
     What is wanted is the loop's to say, so that nothing is left out.
     """
     found: Counter[str] = Counter()
-    base_offset = parse_batch_header(batch).base_offset
-    decode = partial(mixed_runs_of_batch, batch, route, from_offset=base_offset, skipped=found)
-    runs = await asyncio.to_thread(decode, steady_deadline=steady_deadline)
+    runs = await asyncio.to_thread(
+        decode,
+        batch,
+        route,
+        from_offset=parse_batch_header(batch).base_offset,
+        skipped=found,
+        steady_deadline=steady_deadline,
+    )
     skipped.update(found)
     return runs
 

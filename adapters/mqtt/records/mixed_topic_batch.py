@@ -33,3 +33,8 @@ class MixedTopicBatch:
             run = kind.part([self.payloads[at]], qos=kind.qos)
             run.base_offset = self.base_offset + at
             yield run
+
+
+def end_offset(run: PublishRun | MixedTopicBatch) -> int:
+    """Return one past the offset of the last message."""
+    return run.base_offset + len(run.payloads)

@@ -18,6 +18,7 @@ from adapters.mqtt.delivery.at_most_once import EXPIRED, expiry_s_of, fitting_pa
 from adapters.mqtt.delivery.publish_forms import PublishForm, form_of
 from adapters.mqtt.inflight.outbox import RETAINED, Inflight, Unsettled, packet_id_of
 from adapters.mqtt.ports import FeedPort, SessionConnection, SessionPort
+from adapters.mqtt.records.mixed_topic_batch import end_offset
 from adapters.mqtt.wire import EXACTLY_ONCE, PACKET_ID_MAX, PacketType, PublishRun
 from features.ranges import RangeSet
 from gateway.errors import GatewayError, OffsetOutOfRange
@@ -117,7 +118,7 @@ class _Redelivery:
             runs, next_offset = await _read(feed, offset, end)
             for run in runs:
                 first = max(offset, run.base_offset)
-                last = min(end, run.base_offset + len(run.payloads))
+                last = min(end, end_offset(run))
                 if first < last:
                     start, stop = first - run.base_offset, last - run.base_offset
                     found.append((run, start, stop, first - inflight.first_offset))

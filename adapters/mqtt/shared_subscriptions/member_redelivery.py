@@ -13,6 +13,7 @@ import structlog
 from adapters.mqtt.ports import FeedPort
 from adapters.mqtt.reading.feed import RETRY_S
 from adapters.mqtt.reading.feed_set import FeedSet
+from adapters.mqtt.records.mixed_topic_batch import end_offset
 from adapters.mqtt.shared_subscriptions.lanes import LaneGroup, ShareLane, ShareLanes
 from adapters.mqtt.wire import PublishRun
 from gateway.errors import GatewayError, OffsetOutOfRange
@@ -102,7 +103,7 @@ class MemberRedelivery:
         at = first
         for run in runs:
             begin = max(at, run.base_offset)
-            end = min(stop, run.base_offset + len(run.payloads))
+            end = min(stop, end_offset(run))
             if begin >= end:
                 continue
             lane.drop_returned(begin - at)
