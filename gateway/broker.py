@@ -7,7 +7,7 @@ loop; there is no task per message.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from uuid import UUID
 
 from gateway.append_queue import AppendQueue
@@ -53,6 +53,9 @@ class Broker:
         self.before_delete: list[Callable[[Topic], None]] = []
         """Called with a topic that is about to be deleted, while it can still be written."""
         self.placement = placement
+        self.loading: Collection[int] = ()
+        """Shards that have come, of whose producers nothing is known yet: their partitions are
+        not served. See ``gateway.producers``."""
         self.shards = ShardLifecycle(placement, self.after_pending)
         self.shard_calls = ShardCalls(placement)
         """Way to the services of any shard, whichever node serves it."""
@@ -93,7 +96,7 @@ class Broker:
     def _materialise(self, topic: Topic, number: int) -> Partition:
         placement = self.placement
         shard = shard_of(topic, number, placement)
-        if not placement.owns(shard):
+        if not placement.owns(shard) or (shard in self.loading and not topic.is_internal):
             owner_id = owner_id_of(shard, placement)
             raise not_leader(topic, number, owner_id, placement.epoch(shard))
         partition = Partition(
@@ -109,7 +112,10 @@ class Broker:
     def owns(self, topic: Topic, number: int) -> bool:
         """Say whether this node serves a partition, for work on all that is its own."""
         placement = self.placement
-        return placement.owns_all or placement.owns(shard_of(topic, number, placement))
+        if placement.owns_all and not self.loading:
+            return True
+        shard = shard_of(topic, number, placement)
+        return placement.owns(shard) and shard not in self.loading
 
     def follow_owner(self, partition: Partition) -> None:
         """Take over a new epoch, or stop serving a partition whose shard went to another node.

@@ -6,10 +6,15 @@ idempotent producers have changed are written to ``__producers`` (key: partition
 may not hold; then the storage may let older headers go. A start reads the stream, then the headers
 of the batches from that sequence on. The state of a batch is in the batch, so the two cannot
 disagree; to replay what a snapshot knows already does no harm.
+
+A shard that leaves takes snapshots of all its partitions with it, so that its next owner needs no
+header of this node's log. A node that does not own all shards has a sequence of its own, under
+"sequence" and its id (4 bytes), since each node has its own log.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Final
 
 import structlog
@@ -21,6 +26,7 @@ from gateway.config.settings import BrokerConfig
 from gateway.errors import GatewayError, MessageTooLarge, TopicNotFound, as_value
 from gateway.model import unpack_batch_header
 from gateway.partition import Partition
+from gateway.shard_lifecycle import LoadingShards
 from gateway.sharded_stream import ShardedStream, rule_of_partition_ids
 from gateway.storage import StoredHeader
 from gateway.streams import Item
@@ -72,27 +78,77 @@ class ProducerStates:
         self._expire_at_ms = clock.monotonic_ms() + EXPIRE_EVERY_MS
         self._known: set[Partition] = set()
         self._gone: set[bytes] = set()  # keys whose partitions are no more
+        self._loading: LoadingShards | None = None
+        node_id = broker.placement.node_id
+        self._sequence_key = _SEQUENCE_KEY + node_id.to_bytes(_ID_BYTES, "big", signed=True)
+        self._released_sequence = 0  # all before it in the log is in snapshots
 
     async def load(self) -> None:
-        """Rebuild the state, once, before clients can produce."""
-        from_sequence = 0
-        for key, value in (await self._stream.load()).items():
-            if key == _SEQUENCE_KEY:
-                from_sequence = int.from_bytes(value, "big")
-            elif (partition := self._find(int.from_bytes(key, "big"))) is not None:
+        """Rebuild the state of the node's shards, once, before clients can produce."""
+        shards = self._broker.shards
+        await self._stream.load_shards(shards.owned())
+        self._loading = LoadingShards(self._broker.placement)
+        self._broker.loading = self._loading.numbers
+        value = self._stream.get(self._sequence_key) or self._stream.get(_SEQUENCE_KEY)
+        from_sequence = 0 if value is None else int.from_bytes(value, "big")
+        self._restore(shards.owned())
+        self._replay_from(from_sequence, shards.owned())
+        # As long as no later snapshot is there, the next start begins there again.
+        self._release(from_sequence)
+        self._timer = self._loop.call_later(CHECK_EVERY_S, self._check)
+        shards.register(self)
+
+    @property
+    def open_shards(self) -> Collection[int]:
+        """See ``ShardState``."""
+        return self._stream.open_shards
+
+    async def load_shards(self, shards: Collection[int]) -> None:
+        """See ``ShardState``: from the snapshots of the former owner, and this node's log."""
+        assert self._loading is not None
+        await self._stream.load_shards(shards)
+        self._loading.remove(shards)
+        self._restore(shards)
+        self._replay_from(self._released_sequence, shards)
+
+    def quiesce_shards(self, shards: Collection[int]) -> None:
+        """See ``ShardState``: write what has changed since the last snapshot."""
+        writer = self._broker.writer
+        for partition in [one for one in writer.producers_changed if one.shard in shards]:
+            try:
+                self._stream.put([_item_of(partition)], partial(_log_failure, partition))
+            except GatewayError as error:
+                _log_failure(partition, as_value(error))
+
+    def close_shards(self, shards: Collection[int]) -> None:
+        """See ``ShardState``."""
+        self._stream.close_shards(shards)
+        self._known = {one for one in self._known if not one.is_gone}
+
+    def _restore(self, shards: Collection[int]) -> None:
+        """Restore snapshots; those of deleted partitions are to be removed."""
+        for key, value in self._stream.items_of(shards):
+            if len(key) != _ID_BYTES:
+                continue  # a sequence
+            if (partition := self._find(int.from_bytes(key, "big"))) is not None:
                 self._sequences(partition).restore(value)
             else:
                 self._gone.add(key)
+
+    def _replay_from(self, sequence: int, shards: Collection[int]) -> None:
         now_unix_ms = self._clock.unix_ms()
-        for stored in self._broker.storage.scan(from_sequence):
-            self._replay(stored, now_unix_ms)
-        # As long as no later snapshot is there, the next start begins there again.
-        self._broker.storage.release_scans_before(from_sequence)
-        self._timer = self._loop.call_later(CHECK_EVERY_S, self._check)
+        wanted = frozenset(shards)
+        for stored in self._broker.storage.scan(sequence):
+            self._replay(stored, now_unix_ms, wanted)
+
+    def _release(self, sequence: int) -> None:
+        self._released_sequence = sequence
+        self._broker.storage.release_scans_before(sequence)
 
     def close(self) -> None:
         """Write a last snapshot, so that the next start reads little."""
         self.stop()
+        self._broker.shards.unregister(self)
         self._snapshot()
         self._stream.flush()
 
@@ -102,24 +158,26 @@ class ProducerStates:
             self._timer.cancel()
             self._timer = None
 
-    def _replay(self, stored: StoredHeader, now_unix_ms: int) -> None:
+    def _replay(self, stored: StoredHeader, now_unix_ms: int, shards: Collection[int]) -> None:
         header = unpack_batch_header(stored.header)
         if not header.is_idempotent:
             return
         for target in stored.targets:
             partition = self._find(target.partition_id)
-            if partition is not None:
+            if partition is not None and partition.shard in shards:
                 self._sequences(partition).record(header, target.base_offset, now_unix_ms)
                 self._broker.writer.producers_changed.add(partition)
 
     def _find(self, partition_id: int) -> Partition | None:
-        """Return a partition by its id, or None when its topic was deleted."""
+        """Return a partition by its id; None for a deleted topic, or another node's partition."""
         try:
             identity = self._topics.identify(partition_id)
         except TopicNotFound:
             return None
         topic = self._topics.by_uuid(identity.topic_uuid)
-        return None if topic is None else self._broker.partition(topic, identity.number)
+        if topic is None or not self._broker.owns(topic, identity.number):
+            return None
+        return self._broker.partition(topic, identity.number)
 
     def _sequences(self, partition: Partition) -> ProducerSequences:
         if partition.producers is None:
@@ -148,33 +206,31 @@ class ProducerStates:
         next_sequence = self._broker.storage.next_sequence
         if not (writer.producers_changed or self._gone):
             if not self._unanswered:  # Then the last snapshot holds all there is to know.
-                self._broker.storage.release_scans_before(next_sequence)
+                self._release(next_sequence)
             return
         changed, writer.producers_changed = writer.producers_changed, set()
         self._unanswered += 1
         sequence = next_sequence.to_bytes(_SEQUENCE_BYTES, "big")
         items: list[Item] = [(key, None) for key in self._gone]
-        items += [
-            (
-                partition.partition_id.to_bytes(_ID_BYTES, "big"),
-                partition.producers.snapshot() if partition.producers else None,
-            )
-            for partition in changed
-        ]
+        items += map(_item_of, changed)
         self._gone.clear()
 
         def on_done(error: GatewayError | None) -> None:
             self._unanswered -= 1
             if error is not None:
-                writer.producers_changed |= changed  # the next snapshot holds them too
+                # The next snapshot holds them too.
+                writer.producers_changed |= {one for one in changed if one.moved_to is None}
                 log.warning("no snapshot of producer state", error=str(error))
                 return
-            self._broker.storage.release_scans_before(next_sequence)
+            self._release(next_sequence)
 
+        # While shard 0 is another node's, a start reads all headers that the log has.
+        key = _SEQUENCE_KEY if self._broker.placement.owns_all else self._sequence_key
+        last = [(key, sequence)] if 0 in self.open_shards else []
         try:
-            self._stream.put([*items, (_SEQUENCE_KEY, sequence)], on_done)
+            self._stream.put([*items, *last], on_done)
         except MessageTooLarge:  # together; one by one they fit
-            _Parts(self._stream, (_SEQUENCE_KEY, sequence), on_done).put(items)
+            _Parts(self._stream, last, on_done).put(items)
 
     def _expire(self) -> None:
         self._expire_at_ms = self._clock.monotonic_ms() + EXPIRE_EVERY_MS
@@ -187,11 +243,26 @@ class ProducerStates:
                 self._known.discard(partition)
 
 
+def _item_of(partition: Partition) -> Item:
+    key = partition.partition_id.to_bytes(_ID_BYTES, "big")
+    return key, partition.producers.snapshot() if partition.producers else None
+
+
+def _log_failure(partition: Partition, error: GatewayError | None) -> None:
+    if error is not None:
+        log.warning(
+            "producer state not handed over", partition=repr(partition), error=str(error)
+        )
+
+
 class _Parts:
     """Snapshot in several appends; its sequence is written after all others are durable."""
 
     def __init__(
-        self, stream: ShardedStream, last: Item, on_done: Callable[[GatewayError | None], None]
+        self,
+        stream: ShardedStream,
+        last: Sequence[Item],
+        on_done: Callable[[GatewayError | None], None],
     ) -> None:
         self._stream = stream
         self._last = last
@@ -216,4 +287,4 @@ class _Parts:
         if self._error is not None:
             self._on_done(self._error)
         else:
-            self._stream.put([self._last], self._on_done)
+            self._stream.put(self._last, self._on_done)

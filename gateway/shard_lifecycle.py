@@ -58,6 +58,30 @@ class ShardState(Protocol):
         ...
 
 
+class LoadingShards:
+    """Shards of this node that are not loaded yet, from the turn on in which they come."""
+
+    def __init__(self, placement: Placement) -> None:
+        """The shards that the node owns now are loaded."""
+        self.numbers: set[int] = set()
+        self._placement = placement
+        self._loaded = {one for one in range(placement.shard_count) if placement.owns(one)}
+        placement.on_change.append(self._follow)
+
+    def remove(self, shards: Collection[int]) -> None:
+        """Take note that shards are loaded."""
+        self._loaded.update(shards)
+        self.numbers.difference_update(shards)
+
+    def _follow(self, shards: Collection[int]) -> None:
+        for shard in shards:
+            if not self._placement.owns(shard):
+                self._loaded.discard(shard)
+                self.numbers.discard(shard)
+            elif shard not in self._loaded:
+                self.numbers.add(shard)
+
+
 class ShardLifecycle:
     """Carries out changes of owners for all state that is registered."""
 
@@ -86,6 +110,11 @@ class ShardLifecycle:
         """Forget state that has been closed as a whole."""
         if state in self._states:
             self._states.remove(state)
+
+    @property
+    def shard_count(self) -> int:
+        """Number of shards of the cluster."""
+        return self._placement.shard_count
 
     def owned(self) -> list[int]:
         """Return the shards that this node owns, in ascending order."""

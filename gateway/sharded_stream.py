@@ -7,9 +7,11 @@ append. So a load may find a key in any partition, and moves it to its shard whe
 after ``headgate reshard``, after a rule has changed, or when such a move was cut short by a crash.
 """
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import structlog
@@ -17,7 +19,7 @@ import structlog
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import BATCH_BYTES_MAX, Coalescer, Part
-from gateway.errors import StorageUnavailable, TopicNotFound
+from gateway.errors import NotLeader, StorageUnavailable, TopicNotFound
 from gateway.futures import await_done
 from gateway.model import DEFAULT_NAMESPACE, TopicName
 from gateway.placement import Placement, shard_of
@@ -25,7 +27,7 @@ from gateway.slots import shard_of_key
 from gateway.storage import OnDone
 from gateway.streams import REWRITE_ROOM_BYTES, VALUE_BYTES_MAX, InternalStream, Item
 from gateway.topics.internal import internal_topic
-from gateway.topics.manager import TopicManager
+from gateway.topics.manager import Topic, TopicManager
 
 MOVED_PER_APPEND_MAX: Final = 1_000
 
@@ -62,30 +64,40 @@ class ShardedStream:
     """State of an internal topic in all shards; as ``InternalStream``, which it has one of each.
 
     What is put in one tick is one append, whichever shards it lies in, as all of them are of one
-    log.
+    log. Shards are loaded and closed one by one; a put for one that is not open is ``NotLeader``.
     """
 
     def __init__(
         self,
-        streams: Sequence[InternalStream],
+        topic: Topic,
+        broker: Broker,
+        clock: Clock,
         coalescer: Coalescer,
         *,
-        shard_count: int,
         rule: ShardRule,
-        streams_by_key: dict[bytes, InternalStream],
     ) -> None:
-        """``streams`` are of all partitions, of which those of shards come first."""
-        self.partitions = streams
-        self.shards = streams[:shard_count]
-        self._only = streams[0] if len(streams) == 1 else None
+        """No shard is loaded. ``topic`` has a partition for each shard, or more."""
+        self.topic = topic
+        self._broker = broker
+        self._clock = clock
+        self._shard_count = broker.placement.shard_count
         self._coalescer = coalescer
         self._rule = rule
-        self._streams_by_key = streams_by_key
+        self._streams: dict[int, InternalStream] = {}  # by partition, of open shards
+        self._is_single = len(topic.partition_ids) == 1
+        self._only: InternalStream | None = None
+        self._only_values: dict[bytes, bytes] = {}
+        self._streams_by_key: dict[bytes, InternalStream] = {}
+        self._loop = asyncio.get_running_loop()
         self._values: Mapping[bytes, bytes] = (
-            streams[0].values if self._only else _ValuesOfShards(streams_by_key)
+            MappingProxyType(self._only_values)
+            if self._is_single
+            else _ValuesOfShards(self._streams_by_key)
         )
         self._on_undone: Callable[[Sequence[Item]], None] | None = None
         self._is_loaded = False
+        self.open_shards: set[int] = set()
+        """Shards that are loaded."""
         self.moved = 0
         """Keys that ``load`` has moved to their shards."""
 
@@ -108,29 +120,20 @@ class ShardedStream:
         topic = await internal_topic(
             topics, TopicName(DEFAULT_NAMESPACE, name), shard_count, _CONFIGS
         )
-        shared = coalescer or Coalescer(broker, reserved=True)
-        partition_count = len(topic.partition_ids)
-        streams_by_key: dict[bytes, InternalStream] = {}
-        streams = [
-            InternalStream(
-                broker.partition(topic, number),
-                broker,
-                clock,
-                coalescer=shared,
-                rewrite_room_bytes=REWRITE_ROOM_BYTES // shard_count,
-                streams_by_key=streams_by_key if partition_count > 1 else None,
-            )
-            for number in range(partition_count)
-        ]
         return cls(
-            streams,
-            shared,
-            shard_count=shard_count,
+            topic,
+            broker,
+            clock,
+            coalescer or Coalescer(broker, reserved=True),
             rule=rule or (lambda key, _: shard_of_key(key, shard_count)),
-            streams_by_key=streams_by_key,
         )
 
     # --- reading
+
+    @property
+    def partitions(self) -> list[InternalStream]:
+        """Streams of the shards that are loaded, by number of their partition."""
+        return [self._streams[number] for number in sorted(self._streams)]
 
     @property
     def values(self) -> Mapping[bytes, bytes]:
@@ -140,6 +143,16 @@ class ShardedStream:
     def get(self, key: bytes) -> bytes | None:
         """Return the value of ``key``, including one that is not durable yet."""
         return self._values.get(key)
+
+    def items_of(self, shards: Collection[int]) -> list[tuple[bytes, bytes]]:
+        """Return keys and values of some shards that are loaded."""
+        count = self._shard_count
+        return [
+            item
+            for number, stream in self._streams.items()
+            if number % count in shards
+            for item in stream.values.items()
+        ]
 
     @property
     def live_bytes(self) -> int:
@@ -159,16 +172,53 @@ class ShardedStream:
         return any(stream.is_rewriting for stream in self.partitions)
 
     async def load(self) -> Mapping[bytes, bytes]:
-        """Read all shards; return the live view of all current values.
+        """Read all shards of this node; return the live view of all current values.
 
         Keys in other shards than their own are moved. Errors: as ``InternalStream.load``.
         """
-        for stream in self.partitions:
-            await stream.load()
-        self._is_loaded = True
-        if self._only is None:
-            await self._move_all()
+        await self.load_shards(self._broker.shards.owned())
         return self._values
+
+    async def load_shards(self, shards: Collection[int]) -> None:
+        """Read some shards. Keys in other shards than their own are moved, if those are open.
+
+        Errors: as ``InternalStream.load``, and ``NotLeader``; ``close_shards`` follows an error.
+        """
+        count = self._shard_count
+        numbers = range(len(self.topic.partition_ids))
+        loaded = [await self._load(n) for n in numbers if n % count in shards]
+        self.open_shards.update(shards)
+        self._is_loaded = True
+        if not self._is_single:
+            await self._move_home(loaded)
+
+    async def _load(self, number: int) -> InternalStream:
+        stream = InternalStream(
+            self._broker.partition(self.topic, number),
+            self._broker,
+            self._clock,
+            coalescer=self._coalescer,
+            rewrite_room_bytes=REWRITE_ROOM_BYTES // self._shard_count,
+            streams_by_key=None if self._is_single else self._streams_by_key,
+            values=self._only_values if self._is_single else None,
+        )
+        self._streams[number] = stream
+        if self._is_single:
+            self._only_values.clear()
+            self._only = stream
+            stream.on_undone = self._on_undone
+        await stream.load()
+        return stream
+
+    def close_shards(self, shards: Collection[int]) -> None:
+        """Forget the values of some shards; no put for them is under way."""
+        self.open_shards.difference_update(shards)
+        for number in [n for n in self._streams if n % self._shard_count in shards]:
+            self._streams.pop(number).close()
+            self._only = None
+
+    def quiesce_shards(self, shards: Collection[int]) -> None:
+        """See ``ShardState``: all that was put is with the coalescer."""
 
     # --- writing
 
@@ -194,7 +244,8 @@ class ShardedStream:
     ) -> None:
         """Set or remove keys atomically; see ``InternalStream.put``.
 
-        ``shard`` is that of all keys, in place of the rule.
+        ``shard`` is that of all keys, in place of the rule. Error: ``NotLeader`` for a shard that
+        is not open.
         """
         if self._only is not None:
             self._only.put(items, on_done, beside=beside, coalescer=coalescer)
@@ -218,7 +269,7 @@ class ShardedStream:
         for key, value in dict(items).items():  # of a key that comes twice, the last counts
             present = self._streams_by_key.get(key)
             if value is None:
-                grouped[present or self.shards[0]].append((key, None))
+                grouped[present or self._any()].append((key, None))
                 continue
             home = self._home(key, value, shard)
             if present is not None and present is not home:
@@ -229,7 +280,18 @@ class ShardedStream:
     def _home(self, key: bytes, value: bytes, shard: int | None) -> InternalStream:
         if shard is None:
             shard = self._rule(key, value)
-        return self.shards[shard or 0]
+        return self._stream_of(shard or 0)
+
+    def _stream_of(self, shard: int) -> InternalStream:
+        stream = self._streams.get(shard)
+        if stream is None:
+            msg = f"shard {shard} of {self.topic.name.name} is not open"
+            raise NotLeader(msg)
+        return stream
+
+    def _any(self) -> InternalStream:
+        """Return a stream for the removal of a key that is not there."""
+        return self._stream_of(min(self.open_shards, default=0))
 
     def _done(
         self, undo: list[ShardItems], on_done: OnDone, error: StorageUnavailable | None
@@ -245,12 +307,12 @@ class ShardedStream:
 
     # --- moving keys to their shards
 
-    async def _move_all(self) -> None:
-        """Move keys to their shards, a bounded number in each append."""
+    async def _move_home(self, loaded: Sequence[InternalStream]) -> None:
+        """Move keys of some streams to their shards, a bounded number in each append."""
         pending: list[Item] = []
         size_bytes = 0
-        for key, stream in list(self._streams_by_key.items()):
-            value = self._values[key]
+        for key, value in [item for stream in loaded for item in stream.values.items()]:
+            stream = self._streams_by_key[key]
             if not self._is_misplaced(key, value, stream):
                 continue
             pending.append((key, value))
@@ -261,14 +323,14 @@ class ShardedStream:
         if pending:
             await self._move(pending)
         if self.moved:
-            name = self.shards[0].topic_name
+            name = self.topic.name.name
             log.info("keys moved to their shards", topic=name, count=self.moved)
 
     def _is_misplaced(self, key: bytes, value: bytes, stream: InternalStream) -> bool:
         shard = self._rule(key, value)
         if shard is None:  # it stays where it is, if that is a shard
-            return stream not in self.shards
-        return stream is not self.shards[shard]
+            return stream.number >= self._shard_count and 0 in self.open_shards
+        return stream.number != shard and shard in self.open_shards
 
     async def _move(self, items: Sequence[Item]) -> None:
         """Move keys in one append. Error: ``StorageUnavailable``."""

@@ -40,7 +40,7 @@ class InternalStream:
     them in one tick is one append, with what else goes through it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword
         self,
         partition: Partition,
         broker: Broker,
@@ -49,14 +49,18 @@ class InternalStream:
         coalescer: Coalescer | None = None,
         rewrite_room_bytes: int = REWRITE_ROOM_BYTES,
         streams_by_key: "dict[bytes, InternalStream] | None" = None,
+        values: dict[bytes, bytes] | None = None,
     ) -> None:
-        """``streams_by_key`` is shared by the shards of a topic: which of them has a key."""
+        """``streams_by_key`` is shared by the shards of a topic: which of them has a key.
+
+        ``values``: an empty dict that the caller has views of.
+        """
         self._partition = partition
         self._broker = broker
         self._clock = clock
         self._coalescer = coalescer or Coalescer(broker, reserved=True)
         self._rewrite_room_bytes = rewrite_room_bytes
-        self._values: dict[bytes, bytes] = {}
+        self._values = {} if values is None else values
         self._streams_by_key = streams_by_key
         self._rewrite: Iterator[bytes] | None = None
         self._unchecked_bytes = 0  # appended since the stream's size was looked at
@@ -70,6 +74,11 @@ class InternalStream:
     def topic_name(self) -> str:
         """Name of its topic."""
         return self._partition.topic.name.name
+
+    @property
+    def number(self) -> int:
+        """Number of its partition."""
+        return self._partition.number
 
     @property
     def values(self) -> Mapping[bytes, bytes]:
@@ -157,6 +166,17 @@ class InternalStream:
         """Whether live values are being appended again."""
         return self._rewrite is not None
 
+    def close(self) -> None:
+        """Forget all values, after the shard has left; no put is under way."""
+        self.is_loaded = False
+        self._rewrite = None
+        if self._streams_by_key is not None:
+            for key in self._values:
+                if self._streams_by_key.get(key) is self:
+                    del self._streams_by_key[key]
+        self._values.clear()
+        self.live_bytes = 0
+
     def flush(self) -> None:
         """Append pending values now instead of at the end of the tick; for a node that stops."""
         self._coalescer.seal()
@@ -216,7 +236,9 @@ class InternalStream:
         The next ones follow when these are durable, so that the pass never floods the log. Keys
         that were set meanwhile lie behind ``start_offset`` already; once more does no harm.
         """
-        assert self._rewrite is not None
+        if self._rewrite is None or self._partition.is_gone:
+            self._rewrite = None  # The shard has left.
+            return
         if error is not None:
             self._rewrite = None  # The node stops, or the disk is full: tried again later.
             return

@@ -23,6 +23,7 @@ from gateway.clock import Clock
 from gateway.config.settings import GroupsConfig
 from gateway.errors import CoordinatorLoading, StorageUnavailable
 from gateway.groups.model import GroupName
+from gateway.shard_lifecycle import ShardLifecycle
 from gateway.sharded_stream import ShardedStream
 from gateway.slots import shard_of_group
 from gateway.storage import OnDone
@@ -96,8 +97,19 @@ def parse_group_key(key: bytes, start: int) -> tuple[GroupName, int]:
 class CursorManager:
     """Reads and writes positions; ``GroupManager`` checks whether a member may commit."""
 
-    def __init__(self, stream: ShardedStream, clock: Clock, config: GroupsConfig) -> None:
+    def __init__(
+        self,
+        stream: ShardedStream,
+        clock: Clock,
+        config: GroupsConfig,
+        *,
+        is_topic: Callable[[UUID], bool],
+        shards: ShardLifecycle,
+    ) -> None:
+        """Positions in topics that ``is_topic`` does not know are dropped when they are loaded."""
         self.stream = stream
+        self._is_topic = is_topic
+        self._shards = shards
         self.metadata_bytes_max = config.offset_metadata_bytes_max
         self._clock = clock
         self._keys: dict[GroupName, set[bytes]] = {}
@@ -118,18 +130,31 @@ class CursorManager:
             clock,
             rule=lambda key, _: shard_of_group(*parse_group_key(key, 1)[0], shard_count),
         )
-        cursors = cls(stream, clock, config)
-        await cursors.load(lambda uuid: topics.by_uuid(uuid) is not None)
+        cursors = cls(
+            stream,
+            clock,
+            config,
+            is_topic=lambda uuid: topics.by_uuid(uuid) is not None,
+            shards=broker.shards,
+        )
+        await cursors.load_shards(broker.shards.owned())
         topics.on_deleted.append(cursors.on_topic_deleted)
+        broker.shards.register(cursors)
         return cursors
 
-    async def load(self, is_topic: Callable[[UUID], bool]) -> None:
-        """Read the stream; drop positions in topics that ``is_topic`` does not know."""
+    @property
+    def open_shards(self) -> Collection[int]:
+        """See ``ShardState``."""
+        return self.stream.open_shards
+
+    async def load_shards(self, shards: Collection[int]) -> None:
+        """See ``ShardState``. Positions in unknown topics are dropped."""
+        await self.stream.load_shards(shards)
         gone = []
-        for key in await self.stream.load():
+        for key, _ in self.stream.items_of(shards):
             if not key.startswith(CURSOR_KEY):
                 continue
-            if is_topic(UUID(bytes=_uuid_of(key))):
+            if self._is_topic(UUID(bytes=_uuid_of(key))):
                 group, _ = parse_group_key(key, len(CURSOR_KEY))
                 self._keys.setdefault(group, set()).add(key)
             else:
@@ -137,8 +162,19 @@ class CursorManager:
         for start in range(0, len(gone), REMOVED_PER_PUT_MAX):
             self.stream.put(gone[start : start + REMOVED_PER_PUT_MAX], _log_failure)
 
+    def quiesce_shards(self, shards: Collection[int]) -> None:
+        """See ``ShardState``: each commit is with the coalescer already."""
+
+    def close_shards(self, shards: Collection[int]) -> None:
+        """See ``ShardState``."""
+        count = self._shards.shard_count
+        for group in [one for one in self._keys if shard_of_group(*one, count) in shards]:
+            del self._keys[group]
+        self.stream.close_shards(shards)
+
     def close(self) -> None:
         """Append pending commits; the storage is about to be closed."""
+        self._shards.unregister(self)
         self.stream.flush()
 
     def check_loaded(self) -> None:
@@ -174,9 +210,6 @@ class CursorManager:
             items.append(
                 (prefix + _WHERE.pack(topic_uuid.bytes, number), value + metadata.encode())
             )
-        keys = self._keys.get(group)
-        if keys is None:
-            keys = self._keys[group] = set()
 
         def done(error: StorageUnavailable | None) -> None:
             if error is not None:
@@ -188,6 +221,9 @@ class CursorManager:
             on_done(error)
 
         self.stream.put(items, done)
+        keys = self._keys.get(group)
+        if keys is None:
+            keys = self._keys[group] = set()
         keys.update(key for key, _ in items)
         self.commits += len(items)
 

@@ -32,6 +32,7 @@ from gateway.errors import (
 from gateway.groups.cursors import CursorManager
 from gateway.groups.expiry import OffsetExpiry
 from gateway.groups.group import Group, OnSaved
+from gateway.groups.group_shards import GroupShards
 from gateway.groups.join import join
 from gateway.groups.model import (
     CONSUMER_PROTOCOL,
@@ -69,6 +70,7 @@ class GroupManager:
         self._groups: dict[GroupName, Group] = {}
         self._deadlines: Deadlines[Group] = Deadlines(clock, self._tick)
         self._expiry: OffsetExpiry | None = None
+        self._shards: GroupShards | None = None
         self._closed_by: ShuttingDown | None = None
 
     @classmethod
@@ -84,6 +86,9 @@ class GroupManager:
         groups = cls(cursors, clock, config, GroupOwners(broker.placement))
         groups.load()
         broker.placement.on_change.append(groups._follow_owners)
+        groups._shards = GroupShards(
+            broker.shards, broker.placement, groups.owners, groups.load
+        )
         groups._expiry = OffsetExpiry(groups, cursors, topics, clock, config)
         groups._expiry.start()
         return groups
@@ -105,6 +110,8 @@ class GroupManager:
 
     def close(self) -> None:
         """Answer all pending requests, so that clients look for another node, and stop."""
+        if self._shards is not None:
+            self._shards.close()
         self._deadlines.close()
         if self._expiry is not None:
             self._expiry.stop()
@@ -112,16 +119,13 @@ class GroupManager:
         for group in self._groups.values():
             group.dismiss(self._closed_by)
 
-    def _follow_owners(self, shards: Collection[int]) -> None:
+    def _follow_owners(self, _shards: Collection[int]) -> None:
         """Drop the groups of shards that left, whose members look for the new coordinator."""
         for name, group in list(self._groups.items()):
             if not self.owners.owns(name):
                 self._deadlines.forget(group)
                 del self._groups[name]
                 group.dismiss(self.owners.refusal(name))
-        taken = set(filter(self.owners.placement.owns, shards))
-        if taken:
-            self.load(taken)
 
     # --- what there is
 

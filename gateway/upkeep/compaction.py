@@ -113,6 +113,7 @@ class Compaction:
     async def load(self) -> None:
         """Load the clean offsets; once, before ``start``. Errors: as ``InternalStream.load``."""
         await self._stream.load()
+        self._broker.shards.register(self._stream)
 
     def start(self) -> None:
         """Start, with the first pass after one interval."""
@@ -122,6 +123,7 @@ class Compaction:
     def stop(self) -> None:
         """Stop, also in the middle of a round, which then changes nothing."""
         self._pace.stopped.set()
+        self._broker.shards.unregister(self._stream)
         if self._task is not None:
             self._task.cancel()
             self._task = None

@@ -58,6 +58,7 @@ class FeedSet:
         self._catch_ups: dict[int, CatchUp] = {}
         self._pace = Pace()  # of all that catch up together
         self._revision = -1
+        self.open_shards: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -67,9 +68,12 @@ class FeedSet:
         self._topics.on_changed.append(self._on_changed)
         self._topics.on_deleted.append(self._on_deleted)
         self._broker.placement.on_change.append(self._follow_owners)
+        self.open_shards.update(self._broker.shards.owned())
+        self._broker.shards.register(self)
 
     def stop(self) -> None:
         """Follow no more."""
+        self._broker.shards.unregister(self)
         self._topics.on_changed.remove(self._on_changed)
         self._topics.on_deleted.remove(self._on_deleted)
         self._broker.placement.on_change.remove(self._follow_owners)
@@ -187,16 +191,34 @@ class FeedSet:
             self._catch_ups[partition_id] = CatchUp(feed, self._matcher, self._pace)
 
     def _follow_owners(self, _shards: Collection[int]) -> None:
-        """Drop the feeds of partitions that left, and follow those that came."""
+        """Drop the feeds of partitions that left."""
         self._revision = -1  # targets are looked up again
-        for name in self._routes:
-            topic = self._topics.find(TopicName(DEFAULT_NAMESPACE, name))
-            if topic is None:
-                continue
+        for topic in self._present():
             for number, partition_id in enumerate(topic.partition_ids):
                 if not self._broker.owns(topic, number):
                     self._drop(partition_id)
+
+    def _present(self) -> Iterator[Topic]:
+        for name in self._routes:
+            topic = self._topics.find(TopicName(DEFAULT_NAMESPACE, name))
+            if topic is not None:
+                yield topic
+
+    # --- ShardState
+
+    async def load_shards(self, shards: Collection[int]) -> None:
+        """See ``ShardState``: follow the partitions that came."""
+        self.open_shards.update(shards)
+        self._revision = -1
+        for topic in self._present():
             self._follow(topic)
+
+    def quiesce_shards(self, shards: Collection[int]) -> None:
+        """See ``ShardState``: a feed keeps nothing."""
+
+    def close_shards(self, shards: Collection[int]) -> None:
+        """See ``ShardState``: the feeds were dropped when the owner changed."""
+        self.open_shards.difference_update(shards)
 
     def _on_foreign(self, run: PublishRun) -> None:
         if self.on_new_foreign is not None:

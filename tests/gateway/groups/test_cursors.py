@@ -154,7 +154,9 @@ async def test_a_refused_removal_leaves_all_as_it_was(house: House) -> None:
 
 async def test_before_it_is_loaded_it_says_so(house: House) -> None:
     stream = await ShardedStream.open("__cursors", house.broker, house.topics, house.clock)
-    cursors = CursorManager(stream, house.clock, GROUPS)
+    cursors = CursorManager(
+        stream, house.clock, GROUPS, is_topic=lambda _: True, shards=house.broker.shards
+    )
 
     with pytest.raises(CoordinatorLoading):
         cursors.fetch_all(GROUP)

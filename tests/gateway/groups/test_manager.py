@@ -143,7 +143,9 @@ class TestRequests:
 
     async def test_before_it_is_loaded_it_says_so(self, house: House) -> None:
         stream = await ShardedStream.open("__cursors", house.broker, house.topics, house.clock)
-        cursors = CursorManager(stream, house.clock, GROUPS)
+        cursors = CursorManager(
+            stream, house.clock, GROUPS, is_topic=lambda _: True, shards=house.broker.shards
+        )
         groups = GroupManager(cursors, house.clock, GROUPS, GroupOwners(house.broker.placement))
         answers: list[JoinResult] = []
 

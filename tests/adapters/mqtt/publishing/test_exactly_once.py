@@ -29,8 +29,8 @@ async def test_a_rewrite_does_not_bring_a_released_identifier_back(tmp_path: Pat
         one.live.storage.held = True
         publisher.send(wire.publish("t", b"2", qos=1, packet_id=1))
         await until(lambda: coalescer._rounds_in_flight > 0)
-        inbound.shards[0]._rewrite_room_bytes = 1
-        inbound.shards[0]._rewrite_when_due()
+        inbound.partitions[0]._rewrite_room_bytes = 1
+        inbound.partitions[0]._rewrite_when_due()
         assert inbound.is_rewriting
         publisher.send(wire.ack(Kind.PUBREL, 9))
         await until(lambda: not session.inbound)
