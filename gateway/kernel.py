@@ -15,8 +15,11 @@ from gateway.clock import Clock
 from gateway.config.settings import Settings
 from gateway.contributions import Contributions
 from gateway.delays.manager import Delays
+from gateway.exchanges.manager import Exchanges
+from gateway.exchanges.publisher import Publisher
 from gateway.groups.cursors import CursorManager
 from gateway.groups.manager import GroupManager
+from gateway.leaser import Leaser
 from gateway.listener import Listener
 from gateway.metadata.store import MetadataStore
 from gateway.metrics import Metrics
@@ -45,6 +48,8 @@ class Kernel:
     groups: GroupManager
     cursors: CursorManager
     queues: QueueManager
+    publisher: Publisher
+    leaser: Leaser
     delays: Delays
     authenticator: Authenticator
     authorizer: Authorizer
@@ -57,6 +62,11 @@ class Kernel:
     admission: Admission = field(default_factory=Admission)
     audit: Audit = field(default_factory=Audit)
     logins: LoginThrottle = field(default_factory=LoginThrottle)
+
+    @property
+    def exchanges(self) -> Exchanges:
+        """Exchanges and bindings, through which ``publisher`` publishes."""
+        return self.publisher.exchanges
 
 
 class ProtocolAdapter(Protocol):

@@ -6,6 +6,7 @@ the clock and the callbacks. Loop only.
 """
 
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import AsyncExitStack
 from typing import Final
 
 from features.leases import Grant, Leases, Turnover
@@ -151,3 +152,10 @@ class Leaser:
             on_granted = self._on_granted.pop((grant.resource, grant.holder), None)
             if on_granted is not None:
                 on_granted(grant)
+
+
+def start_leaser(clock: Clock, stack: AsyncExitStack) -> Leaser:
+    """Return a leaser that is closed with the stack."""
+    leaser = Leaser(clock)
+    stack.callback(leaser.close)
+    return leaser

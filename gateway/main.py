@@ -39,11 +39,13 @@ from gateway.contributions import Contributions
 from gateway.delays.manager import Delays
 from gateway.disk_reserve import DiskReserve
 from gateway.errors import GatewayError, StorageUnavailable
+from gateway.exchanges.start import start_exchanges
 from gateway.garbage_collector import enable_collector
 from gateway.groups.cursors import CursorManager
 from gateway.groups.manager import GroupManager
 from gateway.internal_metrics import register_metrics
 from gateway.kernel import Kernel, ProtocolAdapter
+from gateway.leaser import start_leaser
 from gateway.metadata.sql import SqlMetadata
 from gateway.metadata.store import reconcile
 from gateway.metrics import Metrics
@@ -250,6 +252,9 @@ class _Node:
         queues = await QueueManager.open(broker, topics, clock, metadata, settings.queue)
         stack.push_async_callback(queues.close)
         await make_queues(queues, topics, settings.queues)
+        publisher = await start_exchanges(
+            metadata, topics, broker, queues.coalescer, clock, settings, stack
+        )
         ArchiveHolds(broker, topics, cursors).start()
         await self._start_cleaning(broker, topics, clock, stack)
         scrub = Scrub(topics, broker, getattr(settings.storage.options, "scrub_bytes_per_s", 0))
@@ -265,6 +270,8 @@ class _Node:
             groups=groups,
             cursors=cursors,
             queues=queues,
+            publisher=publisher,
+            leaser=start_leaser(clock, stack),
             delays=delays,
             authenticator=users,
             authorizer=rules,

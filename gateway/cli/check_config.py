@@ -16,6 +16,7 @@ from gateway.config.settings import Settings, StorageConfig
 from gateway.config.text import as_tables, format_key, format_value, toml_lines
 from gateway.contributions import Contributions
 from gateway.errors import InvalidConfig
+from gateway.exchanges.declared import check_declared
 from gateway.registry import storage_class
 from gateway.topics.configs import check_configs
 
@@ -69,6 +70,7 @@ def _check_start(settings: Settings) -> None:
         except InvalidConfig as error:
             raise InvalidSettings(f"{path}: {error}") from error
     check_certificates(settings)
+    check_declared(settings.exchanges, settings.bindings)
 
 
 def _defaults(settings: Settings) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pydantic_core import PydanticUndefined
 from gateway import registry
 from gateway.config.auth import AuthRule
 from gateway.config.base import FrozenConfig
+from gateway.config.exchanges import DeclaredBinding, DeclaredExchange
 from gateway.config.queues import DeclaredQueue
 from gateway.config.settings import Settings, TopicConfig
 from gateway.config.text import format_value
@@ -25,6 +26,8 @@ _HEAD: Final = ("| key | default | values | meaning |", "|---|---|---|---|")
 _DECLARED: Final[Mapping[str, type[FrozenConfig]]] = {
     "topics": TopicConfig,
     "queues": DeclaredQueue,
+    "exchanges": DeclaredExchange,
+    "bindings": DeclaredBinding,
     "users": DeclaredUser,
 }
 """Tables that may occur several times, by name."""

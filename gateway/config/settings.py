@@ -26,6 +26,7 @@ from gateway.config.base import (
     BindAddress,
     FrozenConfig,
 )
+from gateway.config.exchanges import DeclaredBinding, DeclaredExchange, ExchangeConfig
 from gateway.config.names import TopicNameText
 from gateway.config.queues import DeclaredQueue, DelayConfig, QueueConfig
 from gateway.config.secret_files import read_secret
@@ -343,10 +344,13 @@ class Settings(FrozenConfig):
     compaction: CompactionConfig = CompactionConfig()
     groups: GroupsConfig = GroupsConfig()
     queue: QueueConfig = QueueConfig()
+    exchange: ExchangeConfig = ExchangeConfig()
     delay: DelayConfig = DelayConfig()
     auth: AuthConfig = AuthConfig()
     log: LogConfig = LogConfig()
     adapters: dict[str, SerializeAsAny[InstanceOf[FrozenConfig]]] = Field(default_factory=dict)
     topics: tuple[TopicConfig, ...] = ()
     queues: tuple[DeclaredQueue, ...] = ()
+    exchanges: tuple[DeclaredExchange, ...] = ()
+    bindings: tuple[DeclaredBinding, ...] = ()
     users: tuple[DeclaredUser, ...] = ()

@@ -23,11 +23,12 @@ from sqlalchemy import (
     Uuid,
 )
 
-SCHEMA_VERSION: Final = "0004"
+SCHEMA_VERSION: Final = "0005"
 OLDER_VERSIONS: Final[tuple[str, ...]] = (
     "0001",
     "0002",
     "0003",
+    "0004",
 )  # those that the migrations can bring up to date
 
 TABLES: Final = MetaData(
@@ -123,6 +124,34 @@ QUEUES: Final = Table(
     Column("owns_topic", Boolean, nullable=False),
     Column("created_unix_ms", BigInteger, nullable=False),
     Column("changed_unix_ms", BigInteger, nullable=False),
+)
+
+# Arguments are JSON objects. The exchanges that every namespace has are not stored.
+EXCHANGES: Final = Table(
+    "exchanges",
+    TABLES,
+    Column("namespace", String(255), primary_key=True),
+    Column("name", String(255), primary_key=True),
+    Column("type", String(64), nullable=False),
+    Column("arguments", Text, nullable=False),
+    Column("auto_delete", Boolean, nullable=False),
+    Column("is_internal", Boolean, nullable=False),
+    Column("created_unix_ms", BigInteger, nullable=False),
+)
+
+# A binding to an exchange has no topic.
+BINDINGS: Final = Table(
+    "bindings",
+    TABLES,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("namespace", String(255), nullable=False),
+    Column("source", String(255), nullable=False),
+    Column("destination", String(255), nullable=False),
+    Column("topic_uuid", ForeignKey(TOPICS.c.uuid, ondelete="CASCADE")),
+    Column("routing_key", String(255), nullable=False),
+    Column("arguments", Text, nullable=False),
+    Index(None, "source"),
+    Index(None, "topic_uuid"),
 )
 
 USERS: Final = Table("users", TABLES, Column("name", String(255), primary_key=True))

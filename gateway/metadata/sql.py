@@ -21,7 +21,8 @@ from gateway.auth.ports import Rule
 from gateway.auth.scram import ScramCredential
 from gateway.config.settings import Settings
 from gateway.errors import Overloaded, StorageUnavailable
-from gateway.metadata import queue_rows, topic_rows, user_rows
+from gateway.exchanges.model import BindingRow, ExchangeName, ExchangeRow
+from gateway.metadata import exchange_rows, queue_rows, topic_rows, user_rows
 from gateway.metadata.store import (
     AccessKey,
     AccessSettings,
@@ -189,6 +190,30 @@ class SqlMetadata:
     async def delete_queue(self, topic_uuid: UUID, group: str) -> bool:
         """See ``MetadataStore``."""
         return await self._run(queue_rows.delete_queue, topic_uuid, group)
+
+    async def exchanges(self) -> list[ExchangeRow]:
+        """See ``MetadataStore``."""
+        return await self._run(exchange_rows.load_exchanges)
+
+    async def put_exchange(self, row: ExchangeRow) -> None:
+        """See ``MetadataStore``."""
+        await self._run(exchange_rows.put_exchange, row)
+
+    async def delete_exchange(self, name: ExchangeName) -> bool:
+        """See ``MetadataStore``."""
+        return await self._run(exchange_rows.delete_exchange, name)
+
+    async def bindings(self) -> list[BindingRow]:
+        """See ``MetadataStore``."""
+        return await self._run(exchange_rows.load_bindings)
+
+    async def add_binding(self, row: BindingRow) -> None:
+        """See ``MetadataStore``."""
+        await self._run(exchange_rows.add_binding, row)
+
+    async def delete_binding(self, row: BindingRow) -> bool:
+        """See ``MetadataStore``."""
+        return await self._run(exchange_rows.delete_binding, row)
 
     async def users(self) -> dict[str, list[ScramCredential]]:
         """See ``MetadataStore``."""

@@ -1,4 +1,4 @@
-"""Port of the metadata store: topics, queues, users, rules, counters.
+"""Port of the metadata store: topics, queues, exchanges, users, rules, counters.
 
 Every method is a coroutine that does its work elsewhere than on the event loop's thread, and is
 one transaction: when it returns, what it changed survives a crash of the machine. Any of them
@@ -14,6 +14,7 @@ from uuid import UUID
 from gateway.auth.ports import Rule
 from gateway.auth.scram import ScramCredential
 from gateway.errors import StorageUnavailable
+from gateway.exchanges.model import BindingRow, ExchangeName, ExchangeRow
 from gateway.model import TopicName
 from gateway.queues.model import QueueRow
 
@@ -192,6 +193,33 @@ class MetadataStore(Protocol):
 
     async def delete_queue(self, topic_uuid: UUID, group: str) -> bool:
         """Remove a queue; says whether there was one."""
+        ...
+
+    async def exchanges(self) -> list[ExchangeRow]:
+        """Return all exchanges, oldest first."""
+        ...
+
+    async def put_exchange(self, row: ExchangeRow) -> None:
+        """Store an exchange, in place of one of the same name."""
+        ...
+
+    async def delete_exchange(self, name: ExchangeName) -> bool:
+        """Remove an exchange and its bindings; says whether there was one."""
+        ...
+
+    async def bindings(self) -> list[BindingRow]:
+        """Return all bindings, oldest first."""
+        ...
+
+    async def add_binding(self, row: BindingRow) -> None:
+        """Store a binding that is not there; one to a topic goes with the topic.
+
+        Errors: ``TopicNotFound``.
+        """
+        ...
+
+    async def delete_binding(self, row: BindingRow) -> bool:
+        """Remove a binding; says whether there was one."""
         ...
 
     async def users(self) -> dict[str, list[ScramCredential]]:

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, and_, bindparam, delete, insert, or_, select,
 from sqlalchemy.exc import IntegrityError
 
 from gateway.errors import Overloaded, TopicExists, TopicNotFound
+from gateway.metadata.exchange_rows import add_binding, load_bindings
 from gateway.metadata.queue_rows import load_queues, put_queue
 from gateway.metadata.schema import (
     ADDRESSES,
@@ -145,10 +146,12 @@ def restore(
 ) -> None:
     """Insert rebuilt topics, in place of rows with their names or uuids and outdated ones.
 
-    Queues go with the topics that are replaced, except where a rebuilt one has the same uuid.
+    Queues and bindings go with the topics that are replaced, except where a rebuilt one has the
+    same uuid.
     """
     rebuilt = {row.uuid for row in topics}
     queues = [row for row in load_queues(connection) if row.topic_uuid in rebuilt]
+    bindings = [row for row in load_bindings(connection) if row.topic_uuid in rebuilt]
     if outdated:
         connection.execute(
             delete(TOPICS).where(TOPICS.c.uuid == bindparam("u")),
@@ -173,6 +176,8 @@ def restore(
         _insert_configs(connection, row.uuid, row.configs)
     for queue in queues:
         put_queue(connection, queue)
+    for binding in bindings:
+        add_binding(connection, binding)
     for gone in deleted:
         forget_deleted(connection, gone.topic_uuid)
     _insert_deleted(connection, deleted, 0)

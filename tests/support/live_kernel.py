@@ -102,6 +102,8 @@ async def running_kernel(
             groups=cast("Any", None),
             cursors=cast("Any", None),
             queues=queues,
+            publisher=cast("Any", None),
+            leaser=cast("Any", None),
             delays=delays,
             authenticator=stored,
             authorizer=book,

@@ -1,0 +1,373 @@
+"""Exchanges and bindings of the node: in memory, after they are durable in SQL.
+
+A binding leads to a topic, which a queue may be on, or to another exchange of the same namespace.
+The default exchange routes to the topic whose name is the routing key; it is always there and
+cannot be bound. Loop only; changes are made one at a time, and show once durable.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from typing import Self
+
+from features.routing.model import (
+    ALTERNATE_EXCHANGE,
+    DEFAULT_EXCHANGE,
+    Binding,
+    Destination,
+    Exchange,
+    ExchangeType,
+    Message,
+    Value,
+    format_arguments,
+    parse_arguments,
+)
+from features.routing.router import Route, Router
+from features.routing.types import check_exchange
+from gateway.clock import Clock
+from gateway.config.exchanges import ExchangeConfig
+from gateway.errors import InvalidRequest, Overloaded, PolicyViolation, TopicNotFound
+from gateway.exchanges.model import BindingRow, ExchangeName, ExchangeRow
+from gateway.exchanges.standard import (
+    RESERVED,
+    STANDARD,
+    BindingNotFound,
+    ExchangeExists,
+    ExchangeInUse,
+    ExchangeNotFound,
+    check_new_name,
+    check_served,
+    check_text,
+    shown,
+)
+from gateway.metadata.changes import Changes
+from gateway.metadata.store import MetadataStore
+from gateway.model import TopicName
+from gateway.topics.manager import Topic, TopicManager
+
+__all__ = ["Binding", "Destination", "Exchange", "Exchanges", "Message", "format_arguments"]
+
+
+class Exchanges:
+    """Manager of exchanges and bindings; ``route`` is what publishers ask."""
+
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        topics: TopicManager,
+        clock: Clock,
+        config: ExchangeConfig,
+    ) -> None:
+        self._metadata = metadata
+        self._topics = topics
+        self._clock = clock
+        self.config = config
+        self._changes = Changes()
+        self._routers: dict[str, Router] = {}
+        self._rows: dict[ExchangeName, ExchangeRow] = {}
+        self._binding_count = 0
+        self.on_bound: list[Callable[[str, Binding], None]] = []
+        """Callbacks for new bindings, with their namespace."""
+        self.on_deleted: list[Callable[[ExchangeName], None]] = []
+        """Callbacks for exchanges that were deleted."""
+
+    @classmethod
+    async def open(
+        cls,
+        metadata: MetadataStore,
+        topics: TopicManager,
+        clock: Clock,
+        config: ExchangeConfig,
+    ) -> Self:
+        """Return the exchanges of the metadata store. Error: ``StorageUnavailable``."""
+        exchanges = cls(metadata, topics, clock, config)
+        for row in await metadata.exchanges():
+            exchanges._keep(row)
+        for binding in await metadata.bindings():
+            exchanges._keep_binding(binding)
+        topics.on_deleted.append(exchanges._on_topic_deleted)
+        return exchanges
+
+    async def close(self) -> None:
+        """Wait for running changes."""
+        await self._changes.close()
+
+    # --- queries
+
+    @property
+    def binding_count(self) -> int:
+        """Number of bindings in all namespaces."""
+        return self._binding_count
+
+    def binding_count_of(self, name: ExchangeName) -> int:
+        """Return the number of bindings from an exchange."""
+        return len(self._router(name.namespace).bindings_from(name.name))
+
+    def revision(self, namespace: str) -> int:
+        """Return the number that grows with each change of a namespace's routes."""
+        router = self._routers.get(namespace)
+        return 0 if router is None else router.revision
+
+    def find(self, name: ExchangeName) -> Exchange | None:
+        """Return an exchange, standard ones included; the default exchange has none."""
+        return self._router(name.namespace).find(name.name)
+
+    def row(self, name: ExchangeName) -> ExchangeRow | None:
+        """Return the stored row of an exchange that is not a standard one."""
+        return self._rows.get(name)
+
+    def exchanges(self, namespace: str) -> list[Exchange]:
+        """Return a namespace's exchanges, sorted by name, without the default exchange."""
+        found = self._router(namespace).exchanges()
+        return sorted(found, key=lambda exchange: exchange.name)
+
+    def bindings(self, namespace: str) -> list[Binding]:
+        """Return a namespace's bindings, by exchange."""
+        router = self._router(namespace)
+        return [
+            binding
+            for exchange in self.exchanges(namespace)
+            for binding in router.bindings_from(exchange.name)
+        ]
+
+    def route(self, name: ExchangeName, message: Message) -> Route:
+        """Return where a message goes. Errors: ``ExchangeNotFound``, ``PolicyViolation``.
+
+        Names of the default exchange that are no topics are left out, and so are internal topics.
+        """
+        router = self._router(name.namespace)
+        if name.name != DEFAULT_EXCHANGE:
+            self._get(name)
+            if (row := self._rows.get(name)) is not None and row.is_internal:
+                raise PolicyViolation(f"cannot publish to internal exchange {name.name!r}")
+        return router.route(name.name, message)
+
+    def follow(self, namespace: str, name: str, message: Message) -> Route:
+        """Return where an exchange leads that a binding leads to, internal ones included."""
+        return self._router(namespace).route(name, message)
+
+    # --- changes
+
+    async def declare(
+        self,
+        name: ExchangeName,
+        type_name: str,
+        arguments: Mapping[str, Value] | None = None,
+        *,
+        auto_delete: bool = False,
+        is_internal: bool = False,
+    ) -> bool:
+        """Make an exchange unless an equal one is there; say whether it was made.
+
+        Type, flags and alternate exchange decide whether they are equal. Errors:
+        ``ExchangeExists`` for one that differs; ``InvalidExchange``, ``InvalidRequest``,
+        ``PolicyViolation`` for a reserved name, ``Overloaded``, ``StorageUnavailable``.
+        """
+        check_new_name(name)
+        found = arguments or {}
+        kind = check_served(check_exchange(type_name, found))
+        text = self._checked_text(found)
+        row = ExchangeRow(
+            name, kind.value, text, auto_delete, is_internal, self._clock.unix_ms()
+        )
+        return await self._changes.make(self._declare(row))
+
+    async def delete(self, name: ExchangeName, *, if_unused: bool = False) -> None:
+        """Delete an exchange and its bindings.
+
+        Errors: ``ExchangeNotFound``; ``PolicyViolation`` for a standard one, ``ExchangeInUse``.
+        """
+        await self._changes.make(self._delete(name, if_unused=if_unused))
+
+    async def bind(self, namespace: str, binding: Binding) -> bool:
+        """Add a binding unless it is there; say whether it was added.
+
+        Errors: ``ExchangeNotFound``, ``TopicNotFound``, ``InvalidBinding``, ``InvalidRequest``,
+        ``PolicyViolation``, ``Overloaded``, ``StorageUnavailable``.
+        """
+        check_text("routing key", binding.routing_key)
+        self._checked_text(binding.arguments)
+        return await self._changes.make(self._bind(namespace, binding))
+
+    async def unbind(self, namespace: str, binding: Binding) -> None:
+        """Remove a binding. Errors: ``BindingNotFound``, ``StorageUnavailable``.
+
+        An exchange made with ``auto_delete`` goes with the last binding from it.
+        """
+        await self._changes.make(self._unbind(namespace, binding))
+
+    async def _declare(self, row: ExchangeRow) -> bool:
+        known = self._rows.get(row.name)
+        if known is not None:
+            _check_equal(known, row)
+            return False
+        if len(self._rows) >= self.config.exchanges_max:
+            raise Overloaded(
+                f"there are exchange.exchanges_max, {self.config.exchanges_max}, exchanges"
+            )
+        await self._metadata.put_exchange(row)
+        self._keep(row)
+        return True
+
+    async def _delete(self, name: ExchangeName, *, if_unused: bool) -> None:
+        if name.name == DEFAULT_EXCHANGE or name.name.startswith(RESERVED):
+            raise PolicyViolation(
+                f"deletion of system exchange {shown(name.name)!r} not allowed"
+            )
+        self._get(name)
+        router = self._router(name.namespace)
+        if if_unused and router.bindings_from(name.name):
+            raise ExchangeInUse(f"exchange {name.name!r} in use")
+        await self._metadata.delete_exchange(name)
+        del self._rows[name]
+        removed = router.remove(name.name)
+        self._binding_count -= len(removed)
+        for on_deleted in self.on_deleted:
+            on_deleted(name)
+        self._delete_unused(name.namespace, removed)
+
+    def _delete_unused(self, namespace: str, removed: Iterable[Binding]) -> None:
+        for name in self._unused(namespace, removed):
+            self._changes.start(self._delete(name, if_unused=True))
+
+    def _unused(self, namespace: str, removed: Iterable[Binding]) -> list[ExchangeName]:
+        """Return the ``auto_delete`` exchanges that have lost their last binding."""
+        names = dict.fromkeys(ExchangeName(namespace, binding.source) for binding in removed)
+        return [
+            name
+            for name in names
+            if (row := self._rows.get(name)) is not None
+            and row.auto_delete
+            and not self.binding_count_of(name)
+        ]
+
+    async def _bind(self, namespace: str, binding: Binding) -> bool:
+        router = self._router(namespace)
+        self._get(ExchangeName(namespace, binding.source))
+        topic = self._destination(namespace, binding.destination)
+        router.check(binding)
+        if router.has(binding):
+            return False
+        if self._binding_count >= self.config.bindings_max:
+            raise Overloaded(
+                f"there are exchange.bindings_max, {self.config.bindings_max}, bindings"
+            )
+        await self._metadata.add_binding(_to_row(namespace, binding, topic))
+        if topic is not None and self._topics.by_uuid(topic.uuid) is not topic:
+            raise TopicNotFound(f"topic {binding.destination.name} was deleted")
+        self._routers.setdefault(namespace, router).bind(binding)
+        self._binding_count += 1
+        for on_bound in self.on_bound:
+            on_bound(namespace, binding)
+        return True
+
+    async def _unbind(self, namespace: str, binding: Binding) -> None:
+        router = self._router(namespace)
+        if not router.has(binding):
+            raise BindingNotFound("no such binding")
+        topic = self._destination(namespace, binding.destination)
+        await self._metadata.delete_binding(_to_row(namespace, binding, topic))
+        router.unbind(binding)
+        self._binding_count -= 1
+        for name in self._unused(namespace, [binding]):
+            await self._delete(name, if_unused=True)
+
+    def _destination(self, namespace: str, destination: Destination) -> Topic | None:
+        """Return the topic of a destination; None for an exchange, which is there."""
+        if destination.is_exchange:
+            self._get(ExchangeName(namespace, destination.name))
+            return None
+        topic = self._topics.get(TopicName(namespace, destination.name))
+        if topic.is_internal:
+            raise PolicyViolation(f"topic {destination.name} is internal")
+        return topic
+
+    def _get(self, name: ExchangeName) -> Exchange:
+        if name.name == DEFAULT_EXCHANGE:
+            raise PolicyViolation("operation not permitted on the default exchange")
+        found = self.find(name)
+        if found is None:
+            raise ExchangeNotFound(f"no exchange {name.name[:255]!r}")
+        return found
+
+    def _checked_text(self, arguments: Mapping[str, Value]) -> str:
+        """Return the text of arguments. Error: ``InvalidRequest`` when it is too long."""
+        try:
+            text = format_arguments(arguments)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidRequest(f"arguments: {error}") from error
+        bytes_max = self.config.arguments_bytes_max
+        if len(text) > bytes_max:
+            raise InvalidRequest(
+                f"arguments of {len(text)} bytes, at most {bytes_max} are taken"
+            )
+        return text
+
+    # --- memory
+
+    def _router(self, namespace: str) -> Router:
+        """Return a namespace's router; one without changes is not remembered."""
+        router = self._routers.get(namespace)
+        if router is None:
+            router = Router(choose=random.randrange)
+            for exchange in STANDARD:
+                router.put(exchange)
+        return router
+
+    def _keep(self, row: ExchangeRow) -> None:
+        arguments = parse_arguments(row.arguments)
+        alternate = arguments.get(ALTERNATE_EXCHANGE)
+        router = self._routers.setdefault(row.name.namespace, self._router(row.name.namespace))
+        router.put(
+            Exchange(
+                row.name.name,
+                ExchangeType(row.type),
+                arguments,
+                alternate if isinstance(alternate, str) else None,
+            )
+        )
+        self._rows[row.name] = row
+
+    def _keep_binding(self, row: BindingRow) -> None:
+        namespace, source = row.source
+        is_exchange = row.topic_uuid is None
+        destination = Destination(row.destination, is_exchange=is_exchange)
+        binding = Binding(source, destination, row.routing_key, row.arguments)
+        router = self._routers.setdefault(namespace, self._router(namespace))
+        if router.find(source) is not None and router.bind(binding):
+            self._binding_count += 1
+
+    def _on_topic_deleted(self, topic: Topic) -> None:
+        router = self._routers.get(topic.name.namespace)
+        if router is not None:
+            removed = router.remove_queue(topic.name.name)
+            self._binding_count -= len(removed)
+            self._delete_unused(topic.name.namespace, removed)
+
+
+def _to_row(namespace: str, binding: Binding, topic: Topic | None) -> BindingRow:
+    return BindingRow(
+        ExchangeName(namespace, binding.source),
+        binding.destination.name,
+        None if topic is None else topic.uuid,
+        binding.routing_key,
+        binding.arguments_text,
+    )
+
+
+def _check_equal(known: ExchangeRow, row: ExchangeRow) -> None:
+    """Check that a declared exchange is the one that is there. Error: ``ExchangeExists``."""
+    for field, current, received in (
+        ("type", known.type, row.type),
+        ("auto_delete", known.auto_delete, row.auto_delete),
+        ("internal", known.is_internal, row.is_internal),
+        (
+            ALTERNATE_EXCHANGE,
+            parse_arguments(known.arguments).get(ALTERNATE_EXCHANGE),
+            parse_arguments(row.arguments).get(ALTERNATE_EXCHANGE),
+        ),
+    ):
+        if current != received:
+            raise ExchangeExists(
+                f"inequivalent arg {field!r} for exchange {row.name.name!r}: "
+                f"received {received!r} but current is {current!r}"
+            )
