@@ -22,6 +22,7 @@ from gateway import errors
 from gateway.admin import (
     backup,
     dlq,
+    exchanges,
     find,
     groups,
     keys,
@@ -36,6 +37,12 @@ from gateway.admin.requests import ADMIN, NotFound
 from gateway.admin.state import AdminState
 from gateway.auth.access_keys import AccessKeyExists
 from gateway.auth.login_throttle import Peer
+from gateway.exchanges.standard import (
+    BindingNotFound,
+    ExchangeExists,
+    ExchangeInUse,
+    ExchangeNotFound,
+)
 from gateway.http_origin import is_known_host
 from gateway.metrics import CONTENT_TYPE
 
@@ -47,6 +54,10 @@ STATUS: Final[Mapping[type[errors.GatewayError], int]] = {
     errors.GroupNotFound: 404,
     errors.TopicExists: 409,
     AccessKeyExists: 409,
+    ExchangeExists: 409,
+    ExchangeInUse: 409,
+    ExchangeNotFound: 404,
+    BindingNotFound: 404,
     NotFound: 404,
     errors.GroupNotEmpty: 409,
     errors.GroupSubscribed: 409,
@@ -86,6 +97,7 @@ def build_app(state: AdminState, token: str, hosts: Collection[str] = ()) -> Sta
         *scrub.routes(state),
         *groups.routes(state),
         *queues.routes(state),
+        *exchanges.routes(state),
         *dlq.routes(state),
         *users.routes(state),
         *keys.routes(state),

@@ -17,6 +17,7 @@ from gateway.cli.bench import bench
 from gateway.cli.check_config import check_config
 from gateway.cli.clients import clients_app
 from gateway.cli.dlq import dlq_app
+from gateway.cli.exchanges import bindings_app, exchanges_app
 from gateway.cli.find import find
 from gateway.cli.groups import groups_app
 from gateway.cli.log import log_app
@@ -83,6 +84,8 @@ topics_app.command("find")(find)
 app.add_typer(topics_app, name="topics")
 app.add_typer(groups_app, name="groups")
 app.add_typer(queues_app, name="queues")
+app.add_typer(exchanges_app, name="exchanges")
+app.add_typer(bindings_app, name="bindings")
 app.add_typer(dlq_app, name="dlq")
 app.add_typer(clients_app, name="clients")
 users_app.add_typer(keys_app, name="keys")
