@@ -60,7 +60,7 @@ from gateway.reloading import Access, Reloading
 from gateway.shard_count import shard_count_of
 from gateway.shard_moves import follow_owners
 from gateway.sql.engines import engine_url
-from gateway.startup_log import startup_fields
+from gateway.startup_log import node_fields
 from gateway.topics.declared import (
     delete_leftovers,
     delete_partitions,
@@ -207,7 +207,7 @@ class _Node:
         stack.push_async_callback(metadata.close)
         self._auth = users, rules, access_keys = await self._start_auth(metadata, stack)
         check_exposure(settings, users_configured=users.required)
-        log.info("starting", **self._start_line(users, access_keys))
+        log.info("starting", **node_fields(settings, users, access_keys))
         topics = TopicManager(
             metadata,
             defaults=settings.topic_defaults,
@@ -298,12 +298,6 @@ class _Node:
         delete_leftovers(topics, broker)
         topics.on_deleted.append(lambda topic: delete_partitions(topics, broker, topic))
         return broker
-
-    def _start_line(self, users: StoredUsers, keys: AccessKeys) -> dict[str, str]:
-        has_users = bool(users.names() or keys.keys())
-        return startup_fields(
-            self._settings, users_required=users.required, has_users=has_users
-        )
 
     async def _start_auth(
         self, metadata: SqlMetadata, stack: AsyncExitStack

@@ -2,9 +2,17 @@
 
 from importlib.metadata import version
 
+from gateway.auth.access_keys import AccessKeys
+from gateway.auth.users import StoredUsers
 from gateway.config.advice import listeners_of
 from gateway.config.secrets import mask_url
 from gateway.config.settings import Settings
+
+
+def node_fields(settings: Settings, users: StoredUsers, keys: AccessKeys) -> dict[str, str]:
+    """Return the fields of the line of a node with these users and keys."""
+    has_users = bool(users.names() or keys.keys())
+    return startup_fields(settings, users_required=users.required, has_users=has_users)
 
 
 def startup_fields(
