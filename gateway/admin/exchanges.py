@@ -228,12 +228,14 @@ def _asked(request: Request) -> BindingText:
     words.pop("namespace", None)
     try:
         words["arguments"] = json.loads(words.get("arguments", "{}"))
-        return BindingText.model_validate(words)
+        found = BindingText.model_validate(words)
+        format_arguments(found.arguments)
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
         raise InvalidRequest(f"{detail['loc'][0]}: {detail['msg']}") from error
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"arguments: {error}") from error
+    return found
 
 
 def _to_binding(body: BindingText) -> Binding:

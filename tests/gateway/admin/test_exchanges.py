@@ -148,3 +148,12 @@ async def test_a_different_exchange_of_the_name_is_a_conflict(setup: Setup) -> N
     await bind(setup, "logs", topic="errors", routing_key="#")
     text = await refused(setup, "DELETE", "exchanges", "logs", query={"if_unused": "true"})
     assert "ExchangeInUse" in text
+
+
+@pytest.mark.parametrize("arguments", ["{", "[1]", "5", '{"a":' * 900 + "1" + "}" * 900])
+async def test_arguments_of_a_query_are_a_json_object(setup: Setup, arguments: str) -> None:
+    query = {"source": "amq.direct", "topic": "errors", "arguments": arguments}
+
+    text = await refused(setup, "DELETE", "bindings", query=query)
+
+    assert text.startswith(("InvalidRequest: arguments", "BindingNotFound"))

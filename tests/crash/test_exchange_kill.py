@@ -1,0 +1,112 @@
+"""kill -9 of a node under publishes through an exchange: each message is in all topics or in none.
+
+A message that was answered is in both; the exchanges and bindings are there again, too.
+"""
+
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+
+from gateway.cli.admin_client import AdminClient, NodeUnreachable, Refused, settings_of
+from tests.crash.kill_schedule import how_often
+from tests.support.gateway import Gateway
+from tests.support.waiting import wait_until
+
+PUBLISHERS = 4
+ANSWERS_BETWEEN_KILLS_MAX = 60
+
+pytestmark = pytest.mark.crash
+
+
+def client_of(gateway: Gateway) -> AdminClient:
+    return AdminClient.of(settings_of(None, [f"node.data_dir={gateway.data_dir}"]))
+
+
+def declare(gateway: Gateway) -> None:
+    client = client_of(gateway)
+    for topic in ("first", "second"):
+        client.send("POST", "topics", body={"name": topic, "partitions": 1})
+        body = {"source": "amq.topic", "topic": topic, "routing_key": "#"}
+        client.send("POST", "bindings", body=body)
+
+
+class Publishers:
+    """Threads that publish numbered messages until the node is gone."""
+
+    def __init__(self, client: AdminClient, numbers: "list[int]") -> None:
+        self.answered: list[int] = []
+        self._client = client
+        self._numbers = numbers
+        self._threads = [threading.Thread(target=self._publish) for _ in range(PUBLISHERS)]
+        for thread in self._threads:
+            thread.start()
+
+    def _publish(self) -> None:
+        while self._numbers:
+            number = self._numbers.pop()
+            body = {"routing_key": f"k.{number}", "value": str(number)}
+            try:
+                found = self._client.send(
+                    "POST", "exchanges", "amq.topic", "publish", body=body
+                )
+            except (NodeUnreachable, Refused):
+                return
+            assert found["topics"] == ["first", "second"]
+            self.answered.append(number)
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
+
+def values_of(gateway: Gateway, topic: str) -> list[int]:
+    """Return the numbers in a topic, in order."""
+    consumer: Any = KafkaConsumer(
+        bootstrap_servers=gateway.bootstrap,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+    try:
+        partition = TopicPartition(topic, 0)
+        consumer.assign([partition])
+        end = consumer.end_offsets([partition])[partition]
+        found: list[int] = []
+        while consumer.position(partition) < end:
+            for records in consumer.poll(timeout_ms=1_000).values():
+                found += [int(record.value) for record in records]
+        return found
+    finally:
+        consumer.close()
+
+
+@how_often(3, 20)
+@pytest.mark.parametrize("flush", ["group", "never"])
+def test_a_message_is_in_all_topics_or_in_none_after_kills(
+    tmp_path: Path, flush: str, kills: int
+) -> None:
+    chooser = random.Random(flush)
+    numbers = list(range(100_000))
+    answered: list[int] = []
+    with Gateway(tmp_path / "data", {"storage.flush": flush}) as gateway:
+        declare(gateway)
+        for _ in range(kills):
+            publishers = Publishers(client_of(gateway), numbers)
+            enough = chooser.randrange(1, ANSWERS_BETWEEN_KILLS_MAX)
+            wait_until(
+                lambda: len(publishers.answered) >= enough,  # noqa: B023 - it ends in this round
+                within_s=60,
+                what=f"{enough} answers",
+            )
+            gateway.kill()
+            publishers.join()
+            answered += publishers.answered
+            gateway.restart()
+        first, second = values_of(gateway, "first"), values_of(gateway, "second")
+
+    assert first == second
+    assert len(first) == len(set(first)), "a message is there twice"
+    assert set(answered) <= set(first)
