@@ -291,6 +291,26 @@ class GroupFull(GroupError):
     """Group that has ``group_size_max`` members already."""
 
 
+class FencedMemberEpoch(GroupError):
+    """Epoch of a member that is not the coordinator's: it gives all up and joins again."""
+
+
+class StaleMemberEpoch(GroupError):
+    """Epoch of a commit that is not the member's now; its next heartbeat brings the new one."""
+
+
+class UnreleasedInstance(GroupError):
+    """Static member whose instance id another member still has."""
+
+
+class UnsupportedAssignor(GroupError):
+    """Assignor that the coordinator does not have."""
+
+
+class InvalidPattern(GroupError):
+    """Regular expression that is none of RE2's."""
+
+
 class MetadataTooLarge(GroupError):
     """Metadata of a committed offset above its bound."""
 

@@ -217,6 +217,11 @@ CODES: Final[dict[type[GatewayError], ErrorCode]] = {
     errors.InconsistentProtocol: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
     errors.InvalidSessionTimeout: ErrorCode.INVALID_SESSION_TIMEOUT,
     errors.GroupFull: ErrorCode.GROUP_MAX_SIZE_REACHED,
+    errors.FencedMemberEpoch: ErrorCode.FENCED_MEMBER_EPOCH,
+    errors.StaleMemberEpoch: ErrorCode.STALE_MEMBER_EPOCH,
+    errors.UnreleasedInstance: ErrorCode.UNRELEASED_INSTANCE_ID,
+    errors.UnsupportedAssignor: ErrorCode.UNSUPPORTED_ASSIGNOR,
+    errors.InvalidPattern: ErrorCode.INVALID_REGULAR_EXPRESSION,
     errors.MetadataTooLarge: ErrorCode.OFFSET_METADATA_TOO_LARGE,
 }
 

@@ -23,8 +23,9 @@ from gateway.errors import (
     TopicNotFound,
 )
 from gateway.futures import await_done
+from gateway.groups.consumer.model import ConsumerMember
 from gateway.groups.cursors import Commit, Cursor
-from gateway.groups.model import GroupName, GroupState
+from gateway.groups.model import GroupName, GroupState, Member
 from gateway.kernel import Kernel
 from gateway.model import TopicName, check_topic_name
 from gateway.partition import Partition
@@ -98,7 +99,9 @@ def _summary(kernel: Kernel, name: GroupName) -> dict[str, Any]:
 def _details(kernel: Kernel, name: GroupName) -> dict[str, Any]:
     _check_there(kernel, name)
     group = kernel.groups.find(name)
-    members = [] if group is None else list(group.members)
+    members: list[Member | ConsumerMember] = []
+    if group is not None:
+        members.extend(group.members)
     return {
         **_summary(kernel, name),
         "generation": 0 if group is None else group.generation,

@@ -280,6 +280,19 @@ class GroupsConfig(FrozenConfig):
     group_size_max: int = Field(
         default=1_000, ge=1, le=100_000, description="Members of one group."
     )
+    consumer_session_timeout_ms: int = Field(
+        default=45_000,
+        ge=1_000,
+        le=1_800_000,
+        description="Milliseconds without a heartbeat after which a member of a group of the new "
+        "consumer protocol (KIP-848) is removed.",
+    )
+    consumer_heartbeat_interval_ms: int = Field(
+        default=5_000,
+        ge=100,
+        le=60_000,
+        description="Milliseconds between two heartbeats of a member of such a group.",
+    )
     offset_metadata_bytes_max: int = Field(
         default=4_096,
         ge=0,

@@ -9,6 +9,7 @@ import structlog
 from gateway.clock import Clock
 from gateway.config.settings import GroupsConfig
 from gateway.errors import GatewayError, NotCoordinator, StorageUnavailable
+from gateway.groups.consumer.group import ConsumerGroup
 from gateway.groups.cursors import NO_EXPIRY, Cursor, CursorManager
 from gateway.groups.group import Group
 from gateway.groups.model import GroupName, GroupState
@@ -24,7 +25,7 @@ _log = structlog.get_logger()
 class Groups(Protocol):
     """Part of ``GroupManager`` used here; see its docstrings."""
 
-    def find(self, name: GroupName) -> Group | None: ...  # noqa: D102
+    def find(self, name: GroupName) -> Group | ConsumerGroup | None: ...  # noqa: D102
     def has(self, name: GroupName) -> bool: ...  # noqa: D102
     def names(self) -> list[GroupName]: ...  # noqa: D102
     def delete(self, name: GroupName, on_done: OnDone) -> None: ...  # noqa: D102
@@ -100,11 +101,12 @@ class OffsetExpiry:
         except GatewayError as error:
             _log.warning("offsets not expired", group=name.name, error=str(error))
 
-    def _reads(self, group: Group | None) -> Callable[[Cursor], bool]:
+    def _reads(self, group: Group | ConsumerGroup | None) -> Callable[[Cursor], bool]:
         """Return a predicate: whether a member of the group reads a topic."""
         if group is None or group.state is GroupState.EMPTY:
             return lambda _: False
-        topics = group.topics() if group.state is GroupState.STABLE else None
+        is_known = group.state is GroupState.STABLE or isinstance(group, ConsumerGroup)
+        topics = group.topics() if is_known else None
         if topics is None:
             return lambda _: True  # It may be any.
 
@@ -114,7 +116,9 @@ class OffsetExpiry:
 
         return is_read
 
-    def _is_over(self, group: Group | None, cursor: Cursor, now_unix_ms: int) -> bool:
+    def _is_over(
+        self, group: Group | ConsumerGroup | None, cursor: Cursor, now_unix_ms: int
+    ) -> bool:
         if cursor.expires_unix_ms != NO_EXPIRY:
             return cursor.expires_unix_ms <= now_unix_ms
         since_unix_ms = cursor.committed_unix_ms

@@ -2,13 +2,12 @@
 
 ``group`` and ``join`` decide what happens in a group; here requests find their group, deadlines
 meet the loop, and groups meet the internal stream. Heartbeats only put deadlines off, so they
-touch neither timer nor stream. Other kinds of groups (KIP-848, share groups, RocketMQ) will stand
-beside ``Group`` here.
+touch neither timer nor stream. Groups of KIP-848 are in ``gateway.groups.consumer``; a name is
+that of one kind at a time.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Final
 from uuid import uuid4
 
 from gateway.broker import Broker
@@ -17,11 +16,9 @@ from gateway.config.settings import GroupsConfig
 from gateway.deadlines import Deadlines
 from gateway.errors import (
     GatewayError,
-    GroupFull,
     GroupNotEmpty,
     GroupNotFound,
     InconsistentProtocol,
-    InvalidGroupId,
     InvalidSessionTimeout,
     MemberIdRequired,
     ShuttingDown,
@@ -29,13 +26,16 @@ from gateway.errors import (
     UnknownMember,
     as_value,
 )
+from gateway.groups.consumer.group import ConsumerGroup
+from gateway.groups.consumer.manager import ConsumerGroups, OnAnswered
+from gateway.groups.consumer.model import JOIN_EPOCH, Heartbeat
 from gateway.groups.cursors import CursorManager
+from gateway.groups.directory import GroupDirectory, check_name
 from gateway.groups.expiry import OffsetExpiry
 from gateway.groups.group import Group, OnSaved
 from gateway.groups.group_shards import GroupShards
 from gateway.groups.join import join
 from gateway.groups.model import (
-    CONSUMER_PROTOCOL,
     GroupName,
     GroupState,
     JoinRequest,
@@ -49,10 +49,8 @@ from gateway.groups.store import GroupStore, restore_group, stored_key
 from gateway.storage import OnDone
 from gateway.topics.manager import TopicManager
 
-GROUP_ID_CHARS_MAX: Final = 32_767  # what Kafka's older encodings can say
 
-
-class GroupManager:
+class GroupManager(GroupDirectory):
     """Finds groups for requests. All methods are synchronous; some answer by callback.
 
     Errors of all methods, beside their own: ``CoordinatorLoading``, ``InvalidGroupId`` and
@@ -60,18 +58,21 @@ class GroupManager:
     """
 
     def __init__(
-        self, cursors: CursorManager, clock: Clock, config: GroupsConfig, owners: GroupOwners
+        self,
+        cursors: CursorManager,
+        topics: TopicManager,
+        clock: Clock,
+        config: GroupsConfig,
+        owners: GroupOwners,
     ) -> None:
-        self.owners = owners
-        self._cursors = cursors
+        super().__init__(
+            cursors, owners, ConsumerGroups(cursors.stream, topics, clock, config), config
+        )
         self._store = GroupStore(cursors.stream)
         self._clock = clock
-        self._config = config
-        self._groups: dict[GroupName, Group] = {}
         self._deadlines: Deadlines[Group] = Deadlines(clock, self._tick)
         self._expiry: OffsetExpiry | None = None
         self._shards: GroupShards | None = None
-        self._closed_by: ShuttingDown | None = None
 
     @classmethod
     async def open(
@@ -83,7 +84,7 @@ class GroupManager:
         config: GroupsConfig,
     ) -> "GroupManager":
         """Return the node's groups, loaded from the stream of ``cursors``."""
-        groups = cls(cursors, clock, config, GroupOwners(broker.placement))
+        groups = cls(cursors, topics, clock, config, GroupOwners(broker.placement))
         groups.load()
         broker.placement.on_change.append(groups._follow_owners)
         groups._shards = GroupShards(
@@ -100,13 +101,17 @@ class GroupManager:
         """
         now_ms = self._clock.monotonic_ms()
         for name, value in self._store.stored():
-            if name in self._groups or not self.owners.owns(name):
-                continue
-            if shards is not None and self.owners.shard(name) not in shards:
+            if name in self._groups or not self._is_taken(shards, name):
                 continue
             group = self._groups[name] = self._new_group(name)
             restore_group(group, value, now_ms)
             self._deadlines.arm(group, group.next_deadline_ms())
+        self.consumer_groups.load(partial(self._is_taken, shards))
+
+    def _is_taken(self, shards: Collection[int] | None, name: GroupName) -> bool:
+        if not self.owners.owns(name):
+            return False
+        return shards is None or self.owners.shard(name) in shards
 
     def close(self) -> None:
         """Answer all pending requests, so that clients look for another node, and stop."""
@@ -118,6 +123,7 @@ class GroupManager:
         self._closed_by = ShuttingDown("the node stops")
         for group in self._groups.values():
             group.dismiss(self._closed_by)
+        self.consumer_groups.close(self._closed_by)
 
     def _follow_owners(self, _shards: Collection[int]) -> None:
         """Drop the groups of shards that left, whose members look for the new coordinator."""
@@ -126,39 +132,9 @@ class GroupManager:
                 self._deadlines.forget(group)
                 del self._groups[name]
                 group.dismiss(self.owners.refusal(name))
-
-    # --- what there is
-
-    def find(self, name: GroupName) -> Group | None:
-        """Return a group that has, or had, members; None for one that only commits offsets."""
-        return self._groups.get(name)
-
-    def names(self, namespace: str | None = None) -> list[GroupName]:
-        """Return the groups with members or offsets, sorted; of one namespace, or of all."""
-        self._check()
-        names = {*self._groups, *self._cursors.groups()}
-        owns = self.owners.owns
-        return sorted(
-            name for name in names if namespace in {None, name.namespace} and owns(name)
-        )
-
-    def has(self, name: GroupName) -> bool:
-        """Whether the group has, or had, members or offsets."""
-        self._check()
-        self.owners.check(name)
-        return name in self._groups or self._cursors.has(name)
-
-    @property
-    def member_count(self) -> int:
-        """Number of members of all groups."""
-        return sum(len(group.members) for group in self._groups.values())
-
-    def count_by_state(self) -> dict[GroupState, int]:
-        """Return the number of groups by state, without groups that only have offsets."""
-        counts = dict.fromkeys(GroupState, 0)
-        for group in self._groups.values():
-            counts[group.state] += 1
-        return counts
+        for name in list(self.consumer_groups.by_name):
+            if not self.owners.owns(name):
+                self.consumer_groups.drop(name, self.owners.refusal(name))
 
     # --- membership
 
@@ -172,8 +148,7 @@ class GroupManager:
             self._check_session_timeout(request.session_timeout_ms)
             group = self._groups.get(name)
             if group is None:
-                if request.member_id:
-                    raise UnknownMember("there is no such group")
+                self._convert_to_classic(name, request)
                 self._check_room(name)
                 group = self._groups[name] = self._new_group(name)
             try:
@@ -185,6 +160,41 @@ class GroupManager:
             on_joined(JoinResult(error.member_id, error=as_value(error)))
         except GatewayError as error:
             on_joined(JoinResult(request.member_id, error=as_value(error)))
+
+    def _convert_to_classic(self, name: GroupName, request: JoinRequest) -> None:
+        """Make room for a classic group. Errors: ``UnknownMember``, ``InconsistentProtocol``."""
+        present = self.consumer_groups.by_name.get(name)
+        if present is not None and not present.is_idle:
+            raise InconsistentProtocol(f"group {name.name[:80]!r} follows KIP-848")
+        if request.member_id:
+            raise UnknownMember("there is no such group")
+        if present is not None:
+            self.consumer_groups.remove(name)
+
+    def consumer_heartbeat(
+        self, name: GroupName, beat: Heartbeat, on_answered: OnAnswered
+    ) -> None:
+        """Answer a heartbeat of KIP-848; ``on_answered`` runs once, maybe before this returns.
+
+        A classic group without members becomes one of the new protocol at the first join, with
+        its offsets. Errors come by the callback: those of ``ConsumerGroups.heartbeat``;
+        ``GroupNotFound`` for a classic group with members, ``GroupFull`` for one group too many.
+        """
+        try:
+            self._check(name)
+            classic = self._groups.get(name)
+            replaced = []
+            if classic is not None:
+                if beat.epoch != JOIN_EPOCH or not classic.is_idle:
+                    raise GroupNotFound(f"Group {name.name[:80]} is not a consumer group.")
+                replaced.append(stored_key(name))
+                self._remove(classic)
+            elif beat.epoch == JOIN_EPOCH and name not in self.consumer_groups.by_name:
+                self._check_room(name)
+        except GatewayError as error:
+            on_answered(as_value(error))
+            return
+        self.consumer_groups.heartbeat(name, beat, on_answered, replaced)
 
     def sync(  # noqa: PLR0917  # As many as the request has.
         self,
@@ -249,6 +259,15 @@ class GroupManager:
         self._settle(group)
         return outcomes
 
+    def check_fetch(self, name: GroupName, member_id: str, epoch: int) -> None:
+        """Check that a member of a group of KIP-848 may read offsets; nothing of other groups.
+
+        Errors: those of ``ConsumerGroup.check_epoch``.
+        """
+        group = self.consumer_groups.by_name.get(name)
+        if group is not None:
+            group.check_epoch(member_id, epoch)
+
     def check_commit(
         self, name: GroupName, member_id: str, instance_id: str | None, generation: int
     ) -> None:
@@ -257,13 +276,16 @@ class GroupManager:
         Errors: those of ``Group.check_commit``; ``GroupNotFound`` when a generation is given
         of a group that is not there.
         """
-        group = self._groups.get(name)
+        group = self.find(name)
+        if isinstance(group, ConsumerGroup):
+            group.check_epoch(member_id, generation)
+            return
         if group is not None:
             now_ms = self._clock.monotonic_ms()
             group.check_commit(member_id, instance_id, generation, now_ms)
             return
         self._cursors.check_loaded()
-        _check_name(name)
+        check_name(name)
         self.owners.check(name)
         if generation >= 0:
             raise GroupNotFound(f"no group {name.name!r}")
@@ -278,32 +300,15 @@ class GroupManager:
         """
         if not self.has(name):
             raise GroupNotFound(f"no group {name.name!r}")
-        group = self._groups.get(name)
+        group = self.find(name)
         if group is not None and group.state is not GroupState.EMPTY:
             raise GroupNotEmpty(f"group {name.name!r} has members")
-        keys = [] if group is None else [stored_key(name)]
-        self._cursors.delete_group(name, keys, on_done)
-        if group is not None:
+        keys = self.consumer_groups.keys_of(name)
+        if isinstance(group, Group):
+            keys.append(stored_key(name))
             self._remove(group)
-
-    def check_offsets_removable(self, name: GroupName) -> None:
-        """Raise ``GroupNotFound``, or ``GroupNotEmpty`` when subscriptions cannot be decoded.
-
-        Of a group of consumers each topic that nobody is subscribed to may go.
-        """
-        if not self.has(name):
-            raise GroupNotFound(f"no group {name.name!r}")
-        group = self._groups.get(name)
-        if group is None or group.state is GroupState.EMPTY:
-            return
-        if group.protocol_type != CONSUMER_PROTOCOL:
-            raise GroupNotEmpty(f"group {name.name!r} has members")
-
-    def is_subscribed(self, name: GroupName, topic: str) -> bool:
-        """Whether a member of the group subscribes to ``topic``, as far as is known."""
-        group = self._groups.get(name)
-        topics = frozenset[str]() if group is None else group.topics()
-        return topics is None or topic in topics
+        self.consumer_groups.by_name.pop(name, None)
+        self._cursors.delete_group(name, keys, on_done)
 
     # --- inside
 
@@ -313,21 +318,6 @@ class GroupManager:
             initial_delay_ms=self._config.initial_rebalance_delay_ms,
             size_max=self._config.group_size_max,
         )
-
-    def _check(self, name: GroupName | None = None) -> None:
-        self._cursors.check_loaded()
-        if self._closed_by is not None:
-            raise self._closed_by
-        if name is not None:
-            _check_name(name)
-            self.owners.check(name)
-
-    def _check_room(self, name: GroupName) -> None:
-        """Raise ``GroupFull`` when a new group would be one too many."""
-        if self._cursors.has(name):
-            return
-        if max(len(self._groups), len(self._cursors.groups())) >= self._config.groups_max:
-            raise GroupFull(f"there are groups.groups_max, {self._config.groups_max}, groups")
 
     def _check_session_timeout(self, session_timeout_ms: int) -> None:
         low, high = self._config.session_timeout_ms_min, self._config.session_timeout_ms_max
@@ -374,11 +364,6 @@ class GroupManager:
         group.close()
         self._deadlines.forget(group)
         self._groups.pop(group.name, None)
-
-
-def _check_name(name: GroupName) -> None:
-    if not 0 < len(name.name) <= GROUP_ID_CHARS_MAX:
-        raise InvalidGroupId(f"a group id has 1 to {GROUP_ID_CHARS_MAX} characters")
 
 
 def _new_member_id(request: JoinRequest) -> str:

@@ -22,12 +22,17 @@ class GroupName(NamedTuple):
 
 
 class GroupState(Enum):
-    """State of a group; the values are the names that Kafka's admin APIs show."""
+    """State of a group; the values are the names that Kafka's admin APIs show.
+
+    ``ASSIGNING`` and ``RECONCILING`` are those of groups that follow KIP-848.
+    """
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
     DEAD = "Dead"
 
 

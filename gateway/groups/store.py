@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from gateway.errors import CorruptBatch, GatewayError, StorageUnavailable
 from gateway.groups.cursors import GROUP_KEY, group_key, parse_group_key
+from gateway.groups.fields import U32, FieldReader, encode_data, encode_text
 from gateway.groups.group import Group
 from gateway.groups.model import GroupName, GroupState, JoinRequest, Member
 from gateway.sharded_stream import ShardedStream
@@ -24,9 +25,7 @@ from gateway.storage import OnDone
 
 _VERSION: Final = 0
 _HEAD: Final = struct.Struct(">Biq")
-_U32: Final = struct.Struct(">I")
 _TIMEOUTS: Final = struct.Struct(">II")
-_NULL: Final = 0xFFFF_FFFF
 
 
 class GroupStore:
@@ -70,68 +69,31 @@ class StoredGroup(NamedTuple):
 def encode_group(group: Group, state_unix_ms: int) -> bytes:
     """Return the value for a group as it is now."""
     parts = [_HEAD.pack(_VERSION, group.generation, state_unix_ms)]
-    for text in (group.protocol_type, group.protocol_name, group.members.leader_id):
-        parts += _text(text)
-    parts.append(_U32.pack(len(group.members)))
+    texts = (group.protocol_type, group.protocol_name, group.members.leader_id)
+    parts += map(encode_text, texts)
+    parts.append(U32.pack(len(group.members)))
     for member in group.members:
-        for text in (
-            member.member_id,
-            member.instance_id,
-            member.client_id,
-            member.client_host,
-        ):
-            parts += _text(text)
+        own = (member.member_id, member.instance_id, member.client_id, member.client_host)
+        parts += map(encode_text, own)
         parts.append(_TIMEOUTS.pack(member.session_timeout_ms, member.rebalance_timeout_ms))
-        parts += _data(member.assignment)
-        parts.append(_U32.pack(len(member.protocols)))
+        parts.append(encode_data(member.assignment))
+        parts.append(U32.pack(len(member.protocols)))
         for name, metadata in member.protocols:
-            parts += _text(name)
-            parts += _data(metadata)
+            parts.append(encode_text(name))
+            parts.append(encode_data(metadata))
     return b"".join(parts)
-
-
-def _text(text: str | None) -> tuple[bytes, bytes]:
-    return (_U32.pack(_NULL), b"") if text is None else _data(text.encode())
-
-
-def _data(data: bytes) -> tuple[bytes, bytes]:
-    return _U32.pack(len(data)), data
-
-
-class _Cursor:
-    """Reads one field after the other."""
-
-    def __init__(self, value: bytes) -> None:
-        self._value = value
-        self._at = 0
-
-    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
-        fields = layout.unpack_from(self._value, self._at)
-        self._at += layout.size
-        return fields
-
-    def data(self) -> bytes | None:
-        (size,) = self.unpack(_U32)
-        if size == _NULL:
-            return None
-        start, self._at = self._at, self._at + size
-        return self._value[start : self._at]
-
-    def text(self) -> str | None:
-        data = self.data()
-        return None if data is None else data.decode()
 
 
 def decode_group(value: bytes) -> StoredGroup:
     """Return the group that ``encode_group`` encoded. Error: ``CorruptBatch``."""
-    cursor = _Cursor(value)
+    reader = FieldReader(value)
     try:
-        version, generation, state_unix_ms = cursor.unpack(_HEAD)
+        version, generation, state_unix_ms = reader.unpack(_HEAD)
         if version != _VERSION:
             raise CorruptBatch(f"a consumer group is stored in version {version}")
-        protocol_type, protocol_name, leader_id = cursor.text(), cursor.text(), cursor.text()
-        (count,) = cursor.unpack(_U32)
-        members = [_decode_member(cursor, protocol_type or "") for _ in range(count)]
+        protocol_type, protocol_name, leader_id = reader.text(), reader.text(), reader.text()
+        (count,) = reader.unpack(U32)
+        members = [_decode_member(reader, protocol_type or "") for _ in range(count)]
     except (struct.error, UnicodeDecodeError) as error:
         raise CorruptBatch(f"a consumer group as it was stored: {error}") from None
     return StoredGroup(
@@ -151,13 +113,13 @@ def restore_group(group: Group, value: bytes, now_ms: int) -> None:
         group.empty_since_unix_ms = stored.state_unix_ms
 
 
-def _decode_member(cursor: _Cursor, protocol_type: str) -> Member:
-    member_id, instance_id = cursor.text() or "", cursor.text()
-    client_id, client_host = cursor.text() or "", cursor.text() or ""
-    session_timeout_ms, rebalance_timeout_ms = cursor.unpack(_TIMEOUTS)
-    assignment = cursor.data() or b""
-    (count,) = cursor.unpack(_U32)
-    protocols = tuple((cursor.text() or "", cursor.data() or b"") for _ in range(count))
+def _decode_member(reader: FieldReader, protocol_type: str) -> Member:
+    member_id, instance_id = reader.text() or "", reader.text()
+    client_id, client_host = reader.text() or "", reader.text() or ""
+    session_timeout_ms, rebalance_timeout_ms = reader.unpack(_TIMEOUTS)
+    assignment = reader.data() or b""
+    (count,) = reader.unpack(U32)
+    protocols = tuple((reader.text() or "", reader.data() or b"") for _ in range(count))
     request = JoinRequest(
         member_id,
         instance_id,

@@ -88,6 +88,8 @@ APIS: Final = {
         Api(61, "DescribeProducers", range(1), "describe_producers"),
         Api(65, "DescribeTransactions", range(1), "describe_transactions"),
         Api(66, "ListTransactions", range(3), "list_transactions"),
+        Api(68, "ConsumerGroupHeartbeat", range(2), "consumer_group_heartbeat"),
+        Api(69, "ConsumerGroupDescribe", range(2), "consumer_group_describe"),
         Api(74, "ListConfigResources", range(2), "list_config_resources"),
         Api(75, "DescribeTopicPartitions", range(1), "describe_topic_partitions"),
     )

@@ -5,6 +5,8 @@ v3  authorized_operations (KIP-430)
 v4  group_instance_id (KIP-345)
 v5  flexible encoding (KIP-482)
 v6  GROUP_ID_NOT_FOUND and a message, where older versions show a dead group (KIP-1043)
+
+A group of the new protocol (KIP-848) is none here: admin clients ask ConsumerGroupDescribe first.
 """
 
 from typing import Any, Final
@@ -17,6 +19,7 @@ from adapters.kafka.groups.coordinator import check_group, group_code_of, group_
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation, ResourceType
 from gateway.errors import GatewayError
+from gateway.groups.consumer.group import ConsumerGroup
 from gateway.groups.group import Group
 from gateway.groups.model import GroupState
 
@@ -60,6 +63,13 @@ def _describe(session: Session, group_id: str, version: int) -> Any:  # noqa: AN
     if not is_there:
         return _answer(group_id, state=GroupState.DEAD.value)
     group = session.node.groups.find(name)
+    if isinstance(group, ConsumerGroup):
+        return _answer(
+            group_id,
+            ErrorCode.GROUP_ID_NOT_FOUND if version >= NOT_FOUND_FROM else ErrorCode.NONE,
+            state=GroupState.DEAD.value,
+            error_message=f"Group {group_id} is not a classic group.",
+        )
     if group is None:  # It has committed offsets only.
         return _answer(group_id, state=GroupState.EMPTY.value)
     is_stable = group.state is GroupState.STABLE

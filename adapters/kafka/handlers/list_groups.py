@@ -3,7 +3,7 @@
 v1  throttle_time_ms
 v3  flexible encoding (KIP-482)
 v4  states_filter, and the state of each group (KIP-518)
-v5  types_filter, and the type of each group (KIP-848); all are classic
+v5  types_filter, and the type of each group: classic or consumer (KIP-848)
 """
 
 from typing import Final
@@ -15,6 +15,7 @@ from adapters.kafka.groups.coordinator import group_code_of
 from adapters.kafka.session import Session
 from gateway.auth.ports import CLUSTER, Operation, ResourceType
 from gateway.errors import GatewayError
+from gateway.groups.consumer.group import ConsumerGroup
 from gateway.groups.model import GroupState
 
 API_KEY: Final = 16
@@ -23,6 +24,7 @@ VERSIONS: Final = range(6)
 STATES_FROM: Final = 4
 TYPES_FROM: Final = 5
 CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
 
 
 def handle(request: ListGroupsRequest, session: Session, version: int) -> ListGroupsResponse:
@@ -36,8 +38,11 @@ def handle(request: ListGroupsRequest, session: Session, version: int) -> ListGr
     except GatewayError as error:
         return ListGroupsResponse(version=version, error_code=group_code_of(error), groups=[])
     listed = []
-    for name in names if not types or CLASSIC in types else []:
+    for name in names:
         group = groups.find(name)
+        group_type = CONSUMER if isinstance(group, ConsumerGroup) else CLASSIC
+        if types and group_type not in types:
+            continue
         state = GroupState.EMPTY if group is None else group.state
         if states and state.value.lower() not in states:
             continue
@@ -50,7 +55,7 @@ def handle(request: ListGroupsRequest, session: Session, version: int) -> ListGr
                 group_id=name.name,
                 protocol_type=(group.protocol_type if group is not None else None) or "",
                 group_state=state.value,
-                group_type=CLASSIC,
+                group_type=group_type,
             )
         )
     return ListGroupsResponse(version=version, error_code=ErrorCode.NONE, groups=listed)

@@ -5,7 +5,7 @@ v3   throttle_time_ms
 v6   committed_leader_epoch (KIP-320)
 v7   group_instance_id (KIP-345)
 v8   flexible encoding (KIP-482)
-v9   GROUP_ID_NOT_FOUND for a generation of a group that does not exist
+v9   GROUP_ID_NOT_FOUND for a generation of a group that does not exist; member epochs (KIP-848)
 v10  topic ids (KIP-516)
 
 The offsets of one request are stored together, those of a large one in slices. OffsetFetch
@@ -26,7 +26,7 @@ from adapters.kafka.codecs.group_codec import (
     decode_offset_commit_request,
     encode_offset_commit_response,
 )
-from adapters.kafka.errors import ErrorCode, code_of
+from adapters.kafka.errors import ErrorCode, Refused, code_of
 from adapters.kafka.groups.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.node.large_requests import (
     join_slices,
@@ -43,12 +43,14 @@ from gateway.errors import (
     as_value,
 )
 from gateway.futures import set_result_if_pending
+from gateway.groups.consumer.group import ConsumerGroup
 from gateway.groups.cursors import NO_EXPIRY, Commit
 from gateway.topics.manager import Topic
 
 API_KEY: Final = 8
 VERSIONS: Final = range(2, 11)
 GROUP_ID_NOT_FOUND_FROM: Final = 9
+MEMBER_EPOCH_FROM: Final = 9
 
 _RETENTION_MS_MAX: Final = 1 << 53  # about 285,000 years: no overflow when added to the time
 
@@ -61,7 +63,7 @@ decode = decode_offset_commit_request
 def handle(request: OffsetCommitRequest, session: Session, version: int, reply: Reply) -> None:
     """Store offsets of a group; an error of the group is returned for every partition."""
     try:
-        expires_unix_ms = _check(request, session)
+        expires_unix_ms = _check(request, session, version)
     except GatewayError as error:
         reply(_refused(request, version, as_value(error)))
         return
@@ -85,7 +87,7 @@ async def handle_large(
     failure: GatewayError | None = None
     parts: list[tuple[Answers, asyncio.Future[GatewayError | None]]] = []
     try:
-        expires_unix_ms = _check(request, session)
+        expires_unix_ms = _check(request, session, version)
     except GatewayError as error:
         failure = as_value(error)
     else:
@@ -115,12 +117,17 @@ def _encode_parts(version: int, topics: Topics, done: Sequence[Answers]) -> byte
     return encode_offset_commit_response(version, join_slices(topics, done))
 
 
-def _check(request: OffsetCommitRequest, session: Session) -> int:
+def _check(request: OffsetCommitRequest, session: Session, version: int) -> int:
     """Return the expiry time of the offsets. Errors: those of a member that may not commit."""
     node = session.node
     check_group(session, Operation.READ, request.group_id)
+    name = group_name(session, request.group_id)
+    is_member = version < MEMBER_EPOCH_FROM and request.generation >= 0
+    if is_member and isinstance(node.groups.find(name), ConsumerGroup):
+        msg = "a member of a group of the new protocol commits by version 9 or above"
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, msg)
     node.groups.check_commit(
-        group_name(session, request.group_id),
+        name,
         request.member_id,
         request.instance_id,
         request.generation,

@@ -11,7 +11,7 @@ v10  topic ids (KIP-516)
 """
 
 from collections.abc import Awaitable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kafka.protocol.consumer import OffsetFetchRequest, OffsetFetchResponse
@@ -40,13 +40,24 @@ VERSIONS: Final = range(1, 11)
 
 GROUP_ERROR_FROM: Final = 2
 GROUPS_FROM: Final = 8
+MEMBER_FROM: Final = 9
 TOPIC_IDS_FROM: Final = 10
 NO_OFFSET: Final = -1
 
 _Position = tuple[int, int, int, str, ErrorCode]  # index, offset, epoch, metadata, code
 _Topics = list[tuple[TopicRef, list[_Position]]]
 _AskedTopics = Sequence[tuple[TopicRef, Sequence[int]]]
-_Asked = list[tuple[str, _AskedTopics | None]]
+
+
+class _Member(NamedTuple):
+    """Member of a group of the new protocol that asks; its epoch is -1 for nobody."""
+
+    member_id: str | None = None
+    epoch: int = -1
+
+
+_NOBODY: Final = _Member()
+_Asked = list[tuple[str, _AskedTopics | None, _Member]]
 _Answer = tuple[str, ErrorCode, _Topics, _AskedTopics | None]
 
 
@@ -56,16 +67,16 @@ def handle(
     """Return the committed offsets of groups; -1 where there is none."""
     asked = _asked(request, version)
     count_of = session.node.cursors.count_of
-    if sum(count_of(group_name(session, name)) for name, topics in asked if topics is None) > (
-        SLICE_ELEMENTS
-    ):
+    if sum(
+        count_of(group_name(session, name)) for name, topics, _ in asked if topics is None
+    ) > (SLICE_ELEMENTS):
         return _answer_large(asked, session, version)
     by_id = version >= TOPIC_IDS_FROM
     return _respond(
         version,
         [
-            (group_id, *_fetch(session, group_id, topics, by_id=by_id), topics)
-            for group_id, topics in asked
+            (group_id, *_fetch(session, group_id, topics, member, by_id=by_id), topics)
+            for group_id, topics, member in asked
         ],
     )
 
@@ -82,9 +93,9 @@ async def _answer_large(asked: _Asked, session: Session, version: int) -> bytear
     node = session.node
     answers: list[_Answer] = []
     slice_counter, left = SliceCounter(), node.config.request_elements_max
-    for group_id, topics in asked:
+    for group_id, topics, member in asked:
         code, found = ErrorCode.NONE, []
-        for outcome, some in _fetch_slices(session, group_id, topics, version):
+        for outcome, some in _fetch_slices(session, group_id, topics, member, version):
             code = outcome
             found.append(some)
             count = 1 + sum(1 + len(positions) for _, positions in some)
@@ -104,16 +115,20 @@ async def _answer_large(asked: _Asked, session: Session, version: int) -> bytear
 
 
 def _fetch_slices(
-    session: Session, group_id: str, topics: _AskedTopics | None, version: int
+    session: Session,
+    group_id: str,
+    topics: _AskedTopics | None,
+    member: _Member,
+    version: int,
 ) -> Iterator[tuple[ErrorCode, _Topics]]:
     """Yield the results of ``_fetch`` slice by slice; at least one."""
     by_id = version >= TOPIC_IDS_FROM
-    code, _ = _fetch(session, group_id, (), by_id=by_id)
+    code, _ = _fetch(session, group_id, (), member, by_id=by_id)
     if code is not ErrorCode.NONE:
         yield code, []
     elif topics is not None:
         for part in topic_slices(topics):
-            yield _fetch(session, group_id, part, by_id=by_id)
+            yield _fetch(session, group_id, part, member, by_id=by_id)
     else:
         cursors = session.node.cursors
         for keys in slices(cursors.keys_of(group_name(session, group_id))):
@@ -198,8 +213,17 @@ def _fields(position: _Position) -> dict[str, Any]:
 def _asked(request: Any, version: int) -> _Asked:  # noqa: ANN401 - generated
     """Return each group with its requested partitions; None for all of them."""
     if version >= GROUPS_FROM:
-        return [(group.group_id, _topics(group.topics, version)) for group in request.groups]
-    return [(request.group_id, _topics(request.topics, version))]
+        return [
+            (group.group_id, _topics(group.topics, version), _member(group, version))
+            for group in request.groups
+        ]
+    return [(request.group_id, _topics(request.topics, version), _NOBODY)]
+
+
+def _member(group: Any, version: int) -> _Member:  # noqa: ANN401 - generated
+    if version < MEMBER_FROM:
+        return _NOBODY
+    return _Member(group.member_id, group.member_epoch)
 
 
 def _topics(topics: Any, version: int) -> _AskedTopics | None:  # noqa: ANN401 - generated
@@ -218,6 +242,7 @@ def _fetch(
     session: Session,
     group_id: str,
     asked: _AskedTopics | None,
+    member: _Member,
     *,
     by_id: bool,
 ) -> tuple[ErrorCode, _Topics]:
@@ -225,7 +250,10 @@ def _fetch(
     try:
         check_group(session, Operation.DESCRIBE, group_id)
         session.node.cursors.check_loaded()
-        session.node.groups.owners.check(group_name(session, group_id))
+        name = group_name(session, group_id)
+        session.node.groups.owners.check(name)
+        if member.member_id is not None and member.epoch >= 0:
+            session.node.groups.check_fetch(name, member.member_id, member.epoch)
     except GatewayError as error:
         return group_code_of(error), []
     if asked is None:

@@ -18,7 +18,9 @@ from gateway.errors import (
     UnknownMember,
 )
 from gateway.groups.cursors import Commit, CursorManager
-from gateway.groups.manager import GROUP_ID_CHARS_MAX, GroupManager
+from gateway.groups.directory import GROUP_ID_CHARS_MAX
+from gateway.groups.group import Group
+from gateway.groups.manager import GroupManager
 from gateway.groups.model import GroupName, GroupState, JoinResult
 from gateway.groups.owners import GroupOwners
 from gateway.groups.store import decode_group, encode_group
@@ -146,7 +148,9 @@ class TestRequests:
         cursors = CursorManager(
             stream, house.clock, GROUPS, is_topic=lambda _: True, shards=house.broker.shards
         )
-        groups = GroupManager(cursors, house.clock, GROUPS, GroupOwners(house.broker.placement))
+        groups = GroupManager(
+            cursors, house.topics, house.clock, GROUPS, GroupOwners(house.broker.placement)
+        )
         answers: list[JoinResult] = []
 
         groups.join(NAME, request(), answers.append)
@@ -232,7 +236,7 @@ class TestRestart:
         clients = await Clients.start(house)
         await clients.member(instance_id="a", protocols=(*RANGE, ("sticky", b"\x00\xff")))
         group = clients.groups.find(NAME)
-        assert group is not None
+        assert isinstance(group, Group)
 
         stored = decode_group(encode_group(group, 123))
 

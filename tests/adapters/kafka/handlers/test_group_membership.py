@@ -9,6 +9,7 @@ from adapters.kafka.errors import ErrorCode
 from adapters.kafka.handlers import heartbeat, join_group, leave_group, sync_group
 from gateway.auth.ports import Operation
 from gateway.config.settings import GroupsConfig
+from gateway.groups.group import Group
 from gateway.groups.model import GroupName, GroupState
 from tests.adapters.kafka.handlers.group_fixture import GROUP, GroupRig
 from tests.adapters.kafka.handlers.handler_fixture import Rig
@@ -54,7 +55,7 @@ async def test_before_version_1_the_session_timeout_is_the_rebalance_timeout(
     await rig.join(0)
 
     group = rig.groups.find(rig.groups.names()[0])
-    assert group is not None
+    assert isinstance(group, Group)
     assert group.members.rebalance_timeout_ms == 10_000
 
 
@@ -66,7 +67,7 @@ async def test_members_get_some_time_to_join_again_whatever_one_asks_for(
 
     group = rig.groups.find(rig.groups.names()[0])
     assert joined.error_code == ErrorCode.NONE
-    assert group is not None
+    assert isinstance(group, Group)
     assert (
         group.members.rebalance_timeout_ms == GroupsConfig().rebalance_timeout_ms_min == 6_000
     )

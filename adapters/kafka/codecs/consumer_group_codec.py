@@ -1,0 +1,269 @@
+"""Codec of ConsumerGroupHeartbeat (API key 68) and ConsumerGroupDescribe (69), versions 0 and 1.
+
+All versions are flexible. Layout: the Kafka protocol guide. Malformed input raises ``PeerError``.
+"""
+
+import struct
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from adapters.kafka.codec import (
+    ELEMENTS_MAX,
+    I32,
+    ElementBudget,
+    decode_count,
+    decode_string,
+    encode_count,
+    skip_tags,
+)
+from gateway.errors import PeerError
+from gateway.groups.consumer.model import Partitions
+from gateway.model import encode_uvarint
+
+API_KEYS: Final = frozenset({68, 69})
+
+REGEX_FROM: Final = 1
+MEMBER_TYPE_FROM: Final = 1
+
+_NO_THROTTLE: Final = bytes(4)
+_NO_TAGS: Final = b"\x00"
+_NULL: Final = b"\x00"
+_NULL_STRUCT: Final = b"\xff"
+_A_STRUCT: Final = b"\x01"
+_CODE: Final = struct.Struct(">h")
+_EPOCH_INTERVAL: Final = struct.Struct(">ii")
+_EPOCHS: Final = struct.Struct(">ii")
+_UUID_BYTES: Final = 16
+
+
+class ConsumerGroupHeartbeatRequest(NamedTuple):
+    """ConsumerGroupHeartbeat request; None where a field has not changed."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout_ms: int
+    names: frozenset[str] | None
+    regex: str | None
+    assignor: str | None
+    owned: Partitions | None
+
+
+class DescribedMember(NamedTuple):
+    """Member in a ConsumerGroupDescribe response."""
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    names: Sequence[str]
+    regex: str | None
+    assignment: Partitions
+    target: Partitions
+
+
+class DescribedGroup(NamedTuple):
+    """Group in a ConsumerGroupDescribe response; ``topic_names`` are those of all partitions."""
+
+    error_code: int
+    error_message: str | None
+    group_id: str
+    state: str = ""
+    epoch: int = 0
+    assignment_epoch: int = 0
+    assignor: str = ""
+    members: Sequence[DescribedMember] = ()
+    topic_names: Mapping[UUID, str] = {}
+    authorized_operations: int = -(1 << 31)
+
+
+def decode_heartbeat(
+    version: int, body: memoryview, elements_max: int = ELEMENTS_MAX
+) -> ConsumerGroupHeartbeatRequest:
+    """Return a ConsumerGroupHeartbeat request."""
+    elements = ElementBudget(elements_max)
+    try:
+        group_id, at = decode_string(body, 0, flexible=True)
+        member_id, at = decode_string(body, at, flexible=True)
+        (member_epoch,) = I32.unpack_from(body, at)
+        instance_id, at = decode_string(body, at + I32.size, flexible=True)
+        rack_id, at = decode_string(body, at, flexible=True)
+        (rebalance_timeout_ms,) = I32.unpack_from(body, at)
+        names, at = _decode_names(body, at + I32.size, elements)
+        regex = None
+        if version >= REGEX_FROM:
+            regex, at = decode_string(body, at, flexible=True)
+        assignor, at = decode_string(body, at, flexible=True)
+        owned, at = _decode_partitions(body, at, elements)
+        skip_tags(body, at, elements)
+    except (struct.error, IndexError, ValueError) as error:
+        msg = f"a ConsumerGroupHeartbeat request is garbled: {error}"
+        raise PeerError(msg) from error
+    return ConsumerGroupHeartbeatRequest(
+        group_id or "",
+        member_id or "",
+        member_epoch,
+        instance_id,
+        rack_id,
+        rebalance_timeout_ms,
+        names,
+        regex,
+        assignor,
+        owned,
+    )
+
+
+def _decode_names(
+    body: memoryview, at: int, elements: ElementBudget
+) -> tuple[frozenset[str] | None, int]:
+    if body[at] == 0:
+        return None, at + 1
+    count, at = decode_count(body, at, elements, flexible=True)
+    names = []
+    for _ in range(count):
+        name, at = decode_string(body, at, flexible=True)
+        names.append(name or "")
+    return frozenset(names), at
+
+
+def _decode_partitions(
+    body: memoryview, at: int, elements: ElementBudget
+) -> tuple[Partitions | None, int]:
+    if body[at] == 0:
+        return None, at + 1
+    topic_count, at = decode_count(body, at, elements, flexible=True)
+    partitions = []
+    for _ in range(topic_count):
+        topic = UUID(bytes=bytes(body[at : at + _UUID_BYTES]))
+        count, at = decode_count(body, at + _UUID_BYTES, elements, flexible=True)
+        numbers = struct.unpack_from(f">{count}i", body, at)
+        partitions += [(topic, number) for number in numbers]
+        at = skip_tags(body, at + 4 * count, elements)
+    return frozenset(partitions), at
+
+
+def encode_heartbeat_response(  # noqa: PLR0917 - the fields of the response
+    error_code: int,
+    error_message: str | None,
+    member_id: str | None,
+    member_epoch: int,
+    interval_ms: int,
+    assignment: Partitions | None,
+) -> bytes:
+    r"""Return the body of a ConsumerGroupHeartbeat response, of all versions.
+
+    >>> encode_heartbeat_response(0, None, "m", 1, 5000, None)
+    b'\x00\x00\x00\x00\x00\x00\x00\x02m\x00\x00\x00\x01\x00\x00\x13\x88\xff\x00'
+    """
+    out = bytearray(_NO_THROTTLE)
+    out += _CODE.pack(error_code)
+    out += _string(error_message)
+    out += _string(member_id)
+    out += _EPOCH_INTERVAL.pack(member_epoch, interval_ms)
+    if assignment is None:
+        out += _NULL_STRUCT
+    else:
+        out += _A_STRUCT
+        by_topic = _by_topic(assignment)
+        out += encode_count(len(by_topic), flexible=True)
+        for topic, numbers in by_topic:
+            out += topic.bytes + _numbers(numbers) + _NO_TAGS
+        out += _NO_TAGS
+    out += _NO_TAGS
+    return bytes(out)
+
+
+class DescribeRequest(NamedTuple):
+    """ConsumerGroupDescribe request."""
+
+    group_ids: list[str]
+    includes_operations: bool
+
+
+def decode_describe(
+    version: int,  # noqa: ARG001 - all versions are alike
+    body: memoryview,
+    elements_max: int = ELEMENTS_MAX,
+) -> DescribeRequest:
+    """Return a ConsumerGroupDescribe request."""
+    elements = ElementBudget(elements_max)
+    try:
+        count, at = decode_count(body, 0, elements, flexible=True)
+        group_ids = []
+        for _ in range(count):
+            group_id, at = decode_string(body, at, flexible=True)
+            group_ids.append(group_id or "")
+        includes_operations = bool(body[at])
+        skip_tags(body, at + 1, elements)
+    except (struct.error, IndexError, ValueError) as error:
+        msg = f"a ConsumerGroupDescribe request is garbled: {error}"
+        raise PeerError(msg) from error
+    return DescribeRequest(group_ids, includes_operations)
+
+
+def encode_describe_response(version: int, groups: Sequence[DescribedGroup]) -> bytes:
+    """Return the body of a ConsumerGroupDescribe response."""
+    out = bytearray(_NO_THROTTLE)
+    out += encode_count(len(groups), flexible=True)
+    for group in groups:
+        out += _CODE.pack(group.error_code)
+        out += _string(group.error_message)
+        out += _string(group.group_id)
+        out += _string(group.state)
+        out += _EPOCHS.pack(group.epoch, group.assignment_epoch)
+        out += _string(group.assignor)
+        out += encode_count(len(group.members), flexible=True)
+        for member in group.members:
+            _encode_member(out, version, member, group.topic_names)
+        out += I32.pack(group.authorized_operations)
+        out += _NO_TAGS
+    out += _NO_TAGS
+    return bytes(out)
+
+
+def _encode_member(
+    out: bytearray, version: int, member: DescribedMember, names: Mapping[UUID, str]
+) -> None:
+    out += _string(member.member_id)
+    out += _string(member.instance_id)
+    out += _string(member.rack_id)
+    out += I32.pack(member.member_epoch)
+    out += _string(member.client_id)
+    out += _string(member.client_host)
+    out += encode_count(len(member.names), flexible=True)
+    for name in member.names:
+        out += _string(name)
+    out += _string(member.regex)
+    for partitions in (member.assignment, member.target):
+        by_topic = _by_topic(partitions)
+        out += encode_count(len(by_topic), flexible=True)
+        for topic, numbers in by_topic:
+            out += topic.bytes + _string(names.get(topic, "")) + _numbers(numbers) + _NO_TAGS
+        out += _NO_TAGS
+    if version >= MEMBER_TYPE_FROM:
+        out += b"\x01"  # a member of the new protocol
+    out += _NO_TAGS
+
+
+def _by_topic(partitions: Partitions) -> list[tuple[UUID, list[int]]]:
+    by_topic: defaultdict[UUID, list[int]] = defaultdict(list)
+    for topic, number in partitions:
+        by_topic[topic].append(number)
+    return [(topic, sorted(numbers)) for topic, numbers in sorted(by_topic.items())]
+
+
+def _numbers(numbers: Sequence[int]) -> bytes:
+    return encode_uvarint(len(numbers) + 1) + struct.pack(f">{len(numbers)}i", *numbers)
+
+
+def _string(text: str | None) -> bytes:
+    if text is None:
+        return _NULL
+    data = text.encode()
+    return encode_uvarint(len(data) + 1) + data

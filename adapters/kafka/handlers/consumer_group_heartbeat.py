@@ -1,0 +1,137 @@
+"""ConsumerGroupHeartbeat: API key 68, versions 0 to 1 (KIP-848).
+
+v1  the member makes its own id; subscriptions by regular expression
+
+An answer that changed what is stored of the group waits until that is durable.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Final
+from uuid import uuid4
+
+from adapters.kafka.codecs.consumer_group_codec import (
+    ConsumerGroupHeartbeatRequest,
+    decode_heartbeat,
+    encode_heartbeat_response,
+)
+from adapters.kafka.groups.coordinator import check_group, group_code_of, group_name
+from adapters.kafka.session import Session
+from gateway.auth.ports import Operation, ResourceType
+from gateway.errors import GatewayError, InvalidRequest, Unauthorized, as_value, public_text
+from gateway.futures import set_result_if_pending
+from gateway.groups.consumer.model import (
+    JOIN_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    Heartbeat,
+    HeartbeatResult,
+)
+
+API_KEY: Final = 68
+VERSIONS: Final = range(2)
+
+OWN_MEMBER_ID_FROM: Final = 1
+
+decode = decode_heartbeat
+
+
+def handle(
+    request: ConsumerGroupHeartbeatRequest, session: Session, version: int
+) -> bytes | Awaitable[bytes]:
+    """Keep a group member alive, take its subscription, return its assignment if that changed."""
+    try:
+        check_group(session, Operation.READ, request.group_id)
+        _check(request, version)
+        _check_topics(request, session)
+    except GatewayError as error:
+        return _encode(session, as_value(error))
+    answers: list[HeartbeatResult | GatewayError] = []
+    future: asyncio.Future[HeartbeatResult | GatewayError] | None = None
+
+    def answered(result: HeartbeatResult | GatewayError) -> None:
+        if future is None:
+            answers.append(result)
+        else:
+            set_result_if_pending(future, result)
+
+    session.node.groups.consumer_heartbeat(
+        group_name(session, request.group_id), _beat(request, session), answered
+    )
+    if answers:
+        return _encode(session, answers[0])
+    future = asyncio.get_running_loop().create_future()
+    return _encode_later(session, future)
+
+
+async def _encode_later(
+    session: Session, future: "asyncio.Future[HeartbeatResult | GatewayError]"
+) -> bytes:
+    return _encode(session, await future)
+
+
+def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
+    """Raise ``InvalidRequest``, with Kafka's texts, for a request that contradicts itself."""
+    if not request.group_id:
+        raise InvalidRequest("GroupId can't be empty.")
+    if request.instance_id is not None and not request.instance_id.strip():
+        raise InvalidRequest("InstanceId can't be empty.")
+    if request.rack_id is not None and not request.rack_id.strip():
+        raise InvalidRequest("RackId can't be empty.")
+    epoch = request.member_epoch
+    if not request.member_id and (epoch != JOIN_EPOCH or version >= OWN_MEMBER_ID_FROM):
+        raise InvalidRequest("MemberId can't be empty.")
+    if epoch == JOIN_EPOCH:
+        _check_join(request)
+    elif epoch == STATIC_LEAVE_EPOCH and request.instance_id is None:
+        raise InvalidRequest("InstanceId can't be null.")
+    elif epoch < STATIC_LEAVE_EPOCH:
+        raise InvalidRequest("MemberEpoch is invalid.")
+
+
+def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
+    if request.rebalance_timeout_ms == -1:
+        raise InvalidRequest("RebalanceTimeoutMs must be provided in first request.")
+    if request.owned is None or request.owned:
+        raise InvalidRequest("TopicPartitions must be empty when (re-)joining.")
+    if request.names is None and not request.regex:
+        raise InvalidRequest(
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
+            "(re-)joining."
+        )
+
+
+def _check_topics(request: ConsumerGroupHeartbeatRequest, session: Session) -> None:
+    """Raise ``Unauthorized`` if one may not describe a topic that one names."""
+    for name in request.names or ():
+        if not session.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            raise Unauthorized(f"Describe on topic {name[:80]} is not allowed")
+
+
+def _beat(request: ConsumerGroupHeartbeatRequest, session: Session) -> Heartbeat:
+    def can_see(name: str) -> bool:
+        return session.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
+    return Heartbeat(
+        member_id=request.member_id or str(uuid4()),
+        epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        client_id=session.client_id,
+        client_host=f"/{session.peer_host}",  # as the JVM formats an address without a name
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        names=request.names,
+        regex=request.regex,
+        assignor=request.assignor,
+        owned=request.owned,
+        can_see=can_see,
+    )
+
+
+def _encode(session: Session, result: HeartbeatResult | GatewayError) -> bytes:
+    if isinstance(result, GatewayError):
+        code = group_code_of(result)
+        return encode_heartbeat_response(code, public_text(result), None, 0, 0, None)
+    interval_ms = session.node.settings.groups.consumer_heartbeat_interval_ms
+    return encode_heartbeat_response(
+        0, None, result.member_id, result.epoch, interval_ms, result.assignment
+    )

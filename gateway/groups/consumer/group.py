@@ -1,0 +1,382 @@
+"""One consumer group of the new protocol (KIP-848) as a state machine driven by heartbeats.
+
+Nothing here waits, reads a clock or stores. A heartbeat is two calls: ``update`` takes what a
+member says, and ``answer`` moves it towards its target; between them the manager computes new
+targets when ``needs_assignment``. ``take_changes`` says what is to be stored.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from hashlib import blake2b
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from gateway.errors import GroupFull, StaleMemberEpoch, UnknownMember
+from gateway.groups.consumer.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
+from gateway.groups.consumer.membership import MemberChanges, Membership
+from gateway.groups.consumer.model import (
+    JOIN_EPOCH,
+    NO_NAMES,
+    NO_PARTITIONS,
+    STATIC_LEAVE_EPOCH,
+    ConsumerMember,
+    Heartbeat,
+    HeartbeatResult,
+    MemberState,
+    Partitions,
+    Subscriber,
+    Targets,
+    TopicSource,
+)
+from gateway.groups.consumer.reconciliation import ReconciliationStep, next_step
+from gateway.groups.model import CONSUMER_PROTOCOL, GroupName, GroupState
+
+_NO_TOPICS: Final[Mapping[str, tuple[UUID, int]]] = {}
+
+
+class AssignmentInput(NamedTuple):
+    """Input of an assignor, as of a group epoch."""
+
+    epoch: int
+    assignor: str
+    subscribers: list[Subscriber]
+    counts: Mapping[UUID, int]
+
+    @property
+    def size(self) -> int:
+        """Members, partitions and subscriptions to topics: what an assignor looks at."""
+        topics = sum(len(subscriber.topics) for subscriber in self.subscribers)
+        return len(self.subscribers) + sum(self.counts.values()) + topics
+
+    def run(self) -> Targets:
+        """Return the targets; in any thread."""
+        if not self.subscribers:
+            return {}
+        return ASSIGNORS[self.assignor](self.subscribers, self.counts)
+
+
+class GroupChanges(NamedTuple):
+    """Members to be stored, ids of those removed, and whether the group itself changed."""
+
+    members: list[ConsumerMember]
+    removed: list[str]
+    has_group: bool
+
+
+class ConsumerGroup:
+    """Members of one group, their subscriptions, and who reads which partition."""
+
+    protocol_type: Final = CONSUMER_PROTOCOL
+
+    def __init__(self, name: GroupName, *, size_max: int, session_timeout_ms: int) -> None:
+        self.name = name
+        self.size_max = size_max
+        self.session_timeout_ms = session_timeout_ms
+        self.epoch = 0
+        self.assignment_epoch = 0
+        self.protocol_name = DEFAULT_ASSIGNOR
+        self.topics_hash = b""
+        self.empty_since_unix_ms: int | None = None  # kept by the manager, which has a clock
+        self.is_assigning = False  # an assignor runs elsewhere
+        self._members = Membership(name.name)
+        self.by_id = self._members.by_id
+        self._topics: Mapping[str, tuple[UUID, int]] = _NO_TOPICS
+        self._matches: dict[str, frozenset[str]] = {}
+        self._revision = -1
+        self._has_group = False
+        self._is_bumped = False  # the epoch grows once a heartbeat, whatever it changes
+        self._has_resubscribed = False
+
+    # --- what the group is
+
+    @property
+    def state(self) -> GroupState:
+        """Kafka's name of what the group is doing."""
+        if not self.by_id:
+            return GroupState.EMPTY
+        if self.needs_assignment:
+            return GroupState.ASSIGNING
+        for member in self.by_id.values():
+            is_there = member.epoch == self.assignment_epoch
+            if not is_there or member.state is not MemberState.STABLE:
+                return GroupState.RECONCILING
+        return GroupState.STABLE
+
+    @property
+    def generation(self) -> int:
+        """The group's epoch, which is what other groups call a generation."""
+        return self.epoch
+
+    @property
+    def members(self) -> Collection[ConsumerMember]:
+        """All members."""
+        return self.by_id.values()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no member."""
+        return not self.by_id
+
+    def topics(self) -> frozenset[str]:
+        """Return the topics that members read, by their names and patterns."""
+        return NO_NAMES.union(*[self._names_of(member) for member in self.by_id.values()])
+
+    @property
+    def needs_assignment(self) -> bool:
+        """Whether the targets are those of an older epoch."""
+        return self.assignment_epoch < self.epoch
+
+    # --- heartbeats
+
+    def update(self, beat: Heartbeat, topics: TopicSource, now_ms: int) -> ConsumerMember:
+        """Take what a member says of itself; return it. Errors leave the group as it was.
+
+        Errors: ``UnknownMember``, ``FencedMemberEpoch``, ``UnreleasedInstance``,
+        ``FencedInstance``, ``GroupFull``, ``InvalidPattern``.
+        """
+        if beat.regex:
+            topics.match(beat.regex, beat.can_see)  # raises for a bad one
+        self._is_bumped = False
+        member = self._members.present(beat) or self._join(beat)
+        has_new_fields = self._take_fields(member, beat)
+        self._has_resubscribed = self._take_subscription(member, beat)
+        if has_new_fields or self._has_resubscribed:
+            self._members.note_change(member)
+        self._refresh(topics, beat)
+        member.deadline_ms = now_ms + self.session_timeout_ms
+        return member
+
+    def answer(self, member: ConsumerMember, beat: Heartbeat, now_ms: int) -> HeartbeatResult:
+        """Move a member towards its target; return what it may use, if that changed."""
+        before = member.assigned
+        readable = self._readable(member) if self._has_resubscribed else member.assigned
+        step = next_step(
+            member, beat.owned, self.assignment_epoch, self._members.epochs, readable
+        )
+        if step != (member.epoch, member.state, member.assigned, member.pending):
+            self._members.take_step(member, step)
+            member.revocation_deadline_ms = None
+            if step.state is MemberState.UNREVOKED_PARTITIONS:
+                member.revocation_deadline_ms = now_ms + member.rebalance_timeout_ms
+        says_all = beat.epoch == JOIN_EPOCH or beat.is_full or member.assigned != before
+        return HeartbeatResult(
+            member.member_id, member.epoch, member.assigned if says_all else None
+        )
+
+    def leave(self, beat: Heartbeat, now_ms: int) -> HeartbeatResult:
+        """Remove a member; a static one that says it comes back keeps its partitions a while.
+
+        Errors: ``UnknownMember``, ``FencedInstance``.
+        """
+        self._is_bumped = False
+        member = self._members.known(beat)
+        if beat.epoch == STATIC_LEAVE_EPOCH:
+            step = ReconciliationStep(
+                STATIC_LEAVE_EPOCH, member.state, member.assigned, NO_PARTITIONS
+            )
+            self._members.take_step(member, step)
+            member.revocation_deadline_ms = None
+            member.deadline_ms = now_ms + self.session_timeout_ms
+        else:
+            self._remove(member)
+        return HeartbeatResult(beat.member_id, beat.epoch)
+
+    def check_epoch(self, member_id: str, epoch: int) -> None:
+        """Check that a member of this epoch may commit or fetch offsets.
+
+        Errors: ``UnknownMember``, ``StaleMemberEpoch``.
+        """
+        if epoch < 0 and not self.by_id:
+            return
+        member = self.by_id.get(member_id)
+        if member is None:
+            raise UnknownMember(f"no member {member_id[:80]!r}")
+        if epoch != member.epoch:
+            raise StaleMemberEpoch(f"member epoch {epoch}, now {member.epoch}")
+
+    # --- assignment
+
+    def assignment_input(self) -> AssignmentInput:
+        """Return what the assignor of the group's present epoch needs."""
+        uuids: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
+        subscribers = []
+        for member in self.by_id.values():
+            key = member.names, member.regex
+            topics = uuids.get(key)
+            if topics is None:
+                topics = uuids[key] = frozenset(
+                    self._topics[name][0]
+                    for name in self._names_of(member)
+                    if name in self._topics
+                )
+            subscribers.append(
+                Subscriber(member.member_id, member.instance_id, topics, member.target)
+            )
+        counts = dict(self._topics.values())
+        return AssignmentInput(self.epoch, self._favourite(), subscribers, counts)
+
+    def install(self, epoch: int, assignor: str, targets: Targets) -> None:
+        """Take the targets that were made for a group epoch."""
+        for member_id, target in targets.items():
+            member = self.by_id.get(member_id)
+            if member is not None and member.target != target:
+                member.target = target
+                self._members.note_change(member)
+        self.assignment_epoch = epoch
+        self.protocol_name = assignor
+        self._has_group = True
+
+    def _favourite(self) -> str:
+        """Return the assignor that most members name, the first of those that are as many."""
+        votes = Counter(member.assignor for member in self.by_id.values() if member.assignor)
+        if not votes:
+            return DEFAULT_ASSIGNOR
+        return votes.most_common(1)[0][0]
+
+    # --- time
+
+    def tick(self, member: ConsumerMember, now_ms: int) -> int | None:
+        """Remove a member that was silent, or gave nothing up, for too long.
+
+        Return when to look at it again; None once it is gone.
+        """
+        if self.by_id.get(member.member_id) is not member:
+            return None
+        deadline_ms = next_deadline_ms(member)
+        if deadline_ms > now_ms:
+            return deadline_ms
+        self._is_bumped = False
+        self._remove(member)
+        return None
+
+    # --- storing
+
+    def restore(self, members: Collection[ConsumerMember], now_ms: int) -> None:
+        """Take stored members; each has a session timeout to return."""
+        self._members.restore(members)
+        for member in members:
+            member.deadline_ms = now_ms + self.session_timeout_ms
+            if member.state is MemberState.UNREVOKED_PARTITIONS:
+                member.revocation_deadline_ms = now_ms + member.rebalance_timeout_ms
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether something is to be stored."""
+        return self._has_group or self._members.has_changes
+
+    def take_changes(self) -> GroupChanges:
+        """Return what is to be stored, and forget that it is."""
+        changes = GroupChanges(*self._members.take_changes(), self._has_group)
+        self._has_group = False
+        return changes
+
+    def keep_changes(self, changes: GroupChanges) -> None:
+        """Note again what could not be stored."""
+        self._members.keep_changes(MemberChanges(changes.members, changes.removed))
+        self._has_group |= changes.has_group
+
+    # --- inside
+
+    def _join(self, beat: Heartbeat) -> ConsumerMember:
+        if len(self.by_id) >= self.size_max:
+            raise GroupFull(
+                "The consumer group has reached its maximum capacity of "
+                f"{self.size_max} members."
+            )
+        member = ConsumerMember(beat.member_id, beat.instance_id)
+        self._members.add(member)
+        self._bump()
+        return member
+
+    def _take_fields(self, member: ConsumerMember, beat: Heartbeat) -> bool:
+        """Take all but the subscription; return whether something changed."""
+        before = _fields(member)
+        if beat.rack_id is not None:
+            member.rack_id = beat.rack_id
+        if beat.rebalance_timeout_ms != -1:
+            member.rebalance_timeout_ms = beat.rebalance_timeout_ms
+        if beat.assignor is not None:
+            member.assignor = beat.assignor
+        member.client_id = beat.client_id
+        member.client_host = beat.client_host
+        return before != _fields(member)
+
+    def _take_subscription(self, member: ConsumerMember, beat: Heartbeat) -> bool:
+        before = member.names, member.regex
+        if beat.names is not None:
+            member.names = beat.names
+        if beat.regex is not None:
+            member.regex = beat.regex
+        if before == (member.names, member.regex):
+            return False
+        self._revision = -1
+        self._bump()
+        return True
+
+    def _refresh(self, topics: TopicSource, beat: Heartbeat) -> None:
+        """Look the topics up again if some may have changed; a change begins a new epoch."""
+        if self._revision == topics.revision:
+            return
+        self._revision = topics.revision
+        patterns = {member.regex for member in self.by_id.values() if member.regex}
+        self._matches = {pattern: topics.match(pattern, beat.can_see) for pattern in patterns}
+        found = {}
+        for name in sorted(self.topics()):
+            topic = topics.resolve(name)
+            if topic is not None:
+                found[name] = topic
+        self._topics = found
+        topics_hash = _hash_of(found)
+        if topics_hash != self.topics_hash:
+            self.topics_hash = topics_hash
+            self._bump()
+
+    def _names_of(self, member: ConsumerMember) -> frozenset[str]:
+        if not member.regex:
+            return member.names
+        return member.names | self._matches.get(member.regex, NO_NAMES)
+
+    def _readable(self, member: ConsumerMember) -> Partitions:
+        """Return those of its partitions whose topics a member still reads."""
+        uuids = {
+            self._topics[name][0] for name in self._names_of(member) if name in self._topics
+        }
+        if all(topic in uuids for topic, _ in member.assigned):
+            return member.assigned
+        return frozenset(one for one in member.assigned if one[0] in uuids)
+
+    def _bump(self) -> None:
+        if not self._is_bumped:
+            self.epoch += 1
+            self._is_bumped = True
+            self._has_group = True
+
+    def _remove(self, member: ConsumerMember) -> None:
+        self._members.remove(member)
+        self._revision = -1
+        self._bump()
+
+
+def next_deadline_ms(member: ConsumerMember) -> int:
+    """Return when a member is removed unless it sends a heartbeat, or gives partitions up."""
+    if member.revocation_deadline_ms is None:
+        return member.deadline_ms
+    return min(member.deadline_ms, member.revocation_deadline_ms)
+
+
+def _fields(member: ConsumerMember) -> tuple[object, ...]:
+    return (
+        member.rack_id,
+        member.rebalance_timeout_ms,
+        member.assignor,
+        member.client_id,
+        member.client_host,
+    )
+
+
+def _hash_of(topics: Mapping[str, tuple[UUID, int]]) -> bytes:
+    """Return a hash of topics that is the same in every process."""
+    digest = blake2b(digest_size=8)
+    for name, (uuid, count) in sorted(topics.items()):
+        digest.update(name.encode() + b"\0" + uuid.bytes + count.to_bytes(4, "big"))
+    return digest.digest()

@@ -1,0 +1,312 @@
+"""Consumer groups of the new protocol (KIP-848) of a node: timers, assignors, stored state.
+
+``ConsumerGroup`` decides what happens in a group; here heartbeats find their group, deadlines
+meet the loop, and what changed is stored before a member hears of it. A heartbeat that changes
+nothing touches neither timer nor stream.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Final, NamedTuple
+
+from gateway.clock import Clock
+from gateway.config.settings import GroupsConfig
+from gateway.deadlines import Deadlines
+from gateway.errors import (
+    GatewayError,
+    GroupNotFound,
+    StorageUnavailable,
+    UnknownMember,
+    UnsupportedAssignor,
+    as_value,
+)
+from gateway.groups.consumer.assignors import ASSIGNORS
+from gateway.groups.consumer.group import (
+    AssignmentInput,
+    ConsumerGroup,
+    GroupChanges,
+    next_deadline_ms,
+)
+from gateway.groups.consumer.model import (
+    JOIN_EPOCH,
+    ConsumerMember,
+    Heartbeat,
+    HeartbeatResult,
+    Targets,
+)
+from gateway.groups.consumer.store import (
+    CONSUMER_GROUP_KEY,
+    MEMBER_KEY,
+    consumer_group_key,
+    decode_consumer_group,
+    decode_member,
+    encode_consumer_group,
+    encode_member,
+    member_key,
+    parse_member_key,
+)
+from gateway.groups.consumer.topic_source import NamespaceTopics
+from gateway.groups.cursors import parse_group_key
+from gateway.groups.model import GroupName
+from gateway.sharded_stream import ShardedStream
+from gateway.topics.manager import TopicManager
+
+INLINE_SIZE_MAX: Final = 5_000
+"""Members, partitions and subscriptions above which an assignor runs in a thread: some 5 ms."""
+
+OnAnswered = Callable[[HeartbeatResult | GatewayError], None]
+Item = tuple[bytes, bytes | None]
+
+
+class _Watched(NamedTuple):
+    """Member with its group, as a timer knows them."""
+
+    group: ConsumerGroup
+    member: ConsumerMember
+
+
+class _Waiting(NamedTuple):
+    """Join that waits until an assignor is done."""
+
+    member: ConsumerMember
+    beat: Heartbeat
+    on_answered: OnAnswered
+
+
+class ConsumerGroups:
+    """Groups by name. ``GroupManager`` checks names, owners and room before it calls."""
+
+    def __init__(
+        self, stream: ShardedStream, topics: TopicManager, clock: Clock, config: GroupsConfig
+    ) -> None:
+        self.by_name: dict[GroupName, ConsumerGroup] = {}
+        self._stream = stream
+        self._topics = topics
+        self._clock = clock
+        self._config = config
+        self._deadlines: Deadlines[_Watched] = Deadlines(clock, self._tick)
+        self._waiting: dict[GroupName, list[_Waiting]] = {}
+        self._is_closed = False
+
+    def load(self, owns: Callable[[GroupName], bool]) -> None:
+        """Restore the stored groups for which ``owns`` holds and that are not here yet."""
+        found: dict[GroupName, ConsumerGroup] = {}
+        members: dict[GroupName, list[ConsumerMember]] = {}
+        for key, value in self._stream.values.items():
+            if key.startswith(CONSUMER_GROUP_KEY):
+                name, _ = parse_group_key(key, len(CONSUMER_GROUP_KEY))
+                if name in self.by_name or not owns(name):
+                    continue
+                stored = decode_consumer_group(value)
+                group = found[name] = self._new_group(name)
+                group.epoch = stored.epoch
+                group.assignment_epoch = stored.assignment_epoch
+                group.topics_hash = stored.topics_hash
+                group.empty_since_unix_ms = stored.empty_since_unix_ms
+                group.protocol_name = stored.assignor
+            elif key.startswith(MEMBER_KEY):
+                name, member_id = parse_member_key(key)
+                members.setdefault(name, []).append(decode_member(member_id, value))
+        now_ms = self._clock.monotonic_ms()
+        for name, group in found.items():
+            self.by_name[name] = group
+            group.restore(members.get(name, ()), now_ms)
+            for member in group.members:
+                self._deadlines.arm(_Watched(group, member), next_deadline_ms(member))
+
+    def close(self, error: GatewayError) -> None:
+        """Stop all timers; answer joins that wait."""
+        self._is_closed = True
+        self._deadlines.close()
+        for name in list(self._waiting):
+            self._answer_waiting(name, error)
+
+    def drop(self, name: GroupName, error: GatewayError) -> None:
+        """Forget a group that another node has now; what is stored stays."""
+        group = self.by_name.pop(name, None)
+        if group is not None:
+            for member in group.members:
+                self._deadlines.forget(_Watched(group, member))
+            self._answer_waiting(name, error)
+
+    # --- heartbeats
+
+    def heartbeat(
+        self,
+        name: GroupName,
+        beat: Heartbeat,
+        on_answered: OnAnswered,
+        replaced_keys: Collection[bytes] = (),
+    ) -> None:
+        """Answer a member, after what changed is durable; maybe before this returns.
+
+        ``replaced_keys`` of the stream are removed with the first change. Errors come by the
+        callback too: those of ``ConsumerGroup.update``, ``UnsupportedAssignor``,
+        ``GroupNotFound`` for a group that is not there and a member that does not join.
+        """
+        try:
+            if beat.assignor is not None and beat.assignor not in ASSIGNORS:
+                raise UnsupportedAssignor(
+                    f"ServerAssignor {beat.assignor[:80]} is not supported. "
+                    f"Supported assignors: {', '.join(ASSIGNORS)}."
+                )
+            group = self.by_name.get(name)
+            if group is None:
+                if beat.epoch != JOIN_EPOCH:
+                    kind = "Group" if beat.epoch < JOIN_EPOCH else "Consumer group"
+                    raise GroupNotFound(f"{kind} {name.name[:80]} not found.")
+                group = self._new_group(name)
+            if beat.epoch < JOIN_EPOCH:
+                self._leave(group, beat, on_answered)
+                return
+            topics = NamespaceTopics(self._topics, name.namespace)
+            member = group.update(beat, topics, self._clock.monotonic_ms())
+        except GatewayError as error:
+            on_answered(as_value(error))
+            return
+        self.by_name[name] = group
+        if group.needs_assignment:
+            self._assign(group)
+        if group.is_assigning and beat.epoch == JOIN_EPOCH:
+            waiting = self._waiting.setdefault(name, [])
+            waiting.append(_Waiting(member, beat, on_answered))
+            return
+        self._answer(group, member, beat, on_answered, replaced_keys)
+
+    def _leave(self, group: ConsumerGroup, beat: Heartbeat, on_answered: OnAnswered) -> None:
+        result = group.leave(beat, self._clock.monotonic_ms())
+        self._store(group, partial(_answer_stored, on_answered, result))
+
+    def _answer(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        beat: Heartbeat,
+        on_answered: OnAnswered,
+        replaced_keys: Collection[bytes] = (),
+    ) -> None:
+        result = group.answer(member, beat, self._clock.monotonic_ms())
+        self._deadlines.arm(_Watched(group, member), next_deadline_ms(member))
+        if group.has_changes or replaced_keys:
+            stored = partial(_answer_stored, on_answered, result)
+            self._store(group, stored, replaced_keys)
+        else:
+            on_answered(result)
+
+    # --- assignment
+
+    def _assign(self, group: ConsumerGroup) -> None:
+        """Make new targets: at once for a small group, in a thread for a large one."""
+        if group.is_assigning:
+            return
+        work = group.assignment_input()
+        if work.size <= INLINE_SIZE_MAX:
+            group.install(work.epoch, work.assignor, work.run())
+            return
+        group.is_assigning = True
+        future = asyncio.get_running_loop().run_in_executor(None, work.run)
+        future.add_done_callback(partial(self._assigned, group, work))
+
+    def _assigned(
+        self, group: ConsumerGroup, work: AssignmentInput, done: asyncio.Future[Targets]
+    ) -> None:
+        group.is_assigning = False
+        if done.cancelled() or self._is_closed or self.by_name.get(group.name) is not group:
+            return
+        group.install(work.epoch, work.assignor, done.result())
+        if group.needs_assignment:
+            self._assign(group)
+        self._store(group, _ignore)
+        if not group.is_assigning:
+            self._answer_waiting(group.name)
+
+    def _answer_waiting(self, name: GroupName, error: GatewayError | None = None) -> None:
+        group = self.by_name.get(name)
+        for member, beat, on_answered in self._waiting.pop(name, ()):
+            if error is not None:
+                on_answered(error)
+            elif group is None or group.by_id.get(member.member_id) is not member:
+                on_answered(UnknownMember(f"no member {member.member_id[:80]!r}"))
+            else:
+                self._answer(group, member, beat, on_answered)
+
+    def remove(self, name: GroupName) -> None:
+        """Remove a group without members, and what is stored of it."""
+        keys = self.keys_of(name)
+        del self.by_name[name]
+        self._stream.put([(key, None) for key in keys], _ignore)
+
+    # --- storing and time
+
+    def keys_of(self, name: GroupName) -> list[bytes]:
+        """Return the keys of a group and of its members in the stream."""
+        group = self.by_name.get(name)
+        if group is None:
+            return []
+        members = [member_key(name, member.member_id) for member in group.members]
+        return [consumer_group_key(name), *members]
+
+    def _new_group(self, name: GroupName) -> ConsumerGroup:
+        return ConsumerGroup(
+            name,
+            size_max=self._config.group_size_max,
+            session_timeout_ms=self._config.consumer_session_timeout_ms,
+        )
+
+    def _store(
+        self,
+        group: ConsumerGroup,
+        on_stored: Callable[[StorageUnavailable | None], None],
+        replaced_keys: Collection[bytes] = (),
+    ) -> None:
+        if group.is_idle:
+            if group.empty_since_unix_ms is None:
+                group.empty_since_unix_ms = self._clock.unix_ms()
+        else:
+            group.empty_since_unix_ms = None
+        changes = group.take_changes()
+        name = group.name
+        items: list[Item] = [
+            (member_key(name, member.member_id), encode_member(member))
+            for member in changes.members
+        ]
+        items += [(member_key(name, member_id), None) for member_id in changes.removed]
+        items += [(key, None) for key in replaced_keys]
+        if changes.has_group:
+            items.append((consumer_group_key(name), encode_consumer_group(group)))
+        stored = partial(_stored, group, changes, on_stored)
+        try:
+            self._stream.put(items, stored)
+        except GatewayError as error:  # Larger than a record may be.
+            failure = StorageUnavailable(str(error))
+            self._stream.put([], lambda _: stored(failure))
+
+    def _tick(self, watched: _Watched) -> None:
+        group, member = watched
+        deadline_ms = group.tick(member, self._clock.monotonic_ms())
+        if deadline_ms is not None:
+            self._deadlines.arm(watched, deadline_ms)
+        elif group.has_changes:
+            self._store(group, _ignore)
+
+
+def _stored(
+    group: ConsumerGroup,
+    changes: GroupChanges,
+    on_stored: Callable[[StorageUnavailable | None], None],
+    error: StorageUnavailable | None,
+) -> None:
+    if error is not None:
+        group.keep_changes(changes)
+    on_stored(error)
+
+
+def _answer_stored(
+    on_answered: OnAnswered, result: HeartbeatResult, error: StorageUnavailable | None
+) -> None:
+    on_answered(result if error is None else error)
+
+
+def _ignore(error: StorageUnavailable | None) -> None:
+    """Take no notice: what was not stored is stored with the next change."""
