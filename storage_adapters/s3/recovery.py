@@ -16,35 +16,27 @@ from uuid import UUID
 from gateway.errors import StorageUnavailable, as_value
 from gateway.model import PartitionIdentity
 from storage_adapters.formats.damage import Damaged, TooNew
-from storage_adapters.formats.footer import (
-    HIGH_SHIFT,
-    LOW_32,
-    NO_TIMESTAMP,
-    ROW_STRIDE,
-    TRAILER_BYTES,
-    Footer,
-    Part,
-    decode_trailer,
-)
+from storage_adapters.formats.footer import HIGH_SHIFT, LOW_32, ROW_STRIDE
 from storage_adapters.formats.object_index import pack_rows
-from storage_adapters.formats.segment import (
-    SEGMENT_HEADER_BYTES,
-    SegmentHeader,
-    decode_segment_header,
-)
 from storage_adapters.s3.bucket import Bucket, ObjectMissing, ObjectStat
-from storage_adapters.s3.change import BoundsRow, Change, NewObject, ObjectPart
+from storage_adapters.s3.change import BoundsRow, Change, NewObject
 from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.index import Index
 from storage_adapters.s3.merged_change import READ_BYTES
 from storage_adapters.s3.opening import FORMAT, MARKER, read_marker
 from storage_adapters.s3.queries import rows_below
+from storage_adapters.s3.recovery_footers import (
+    EvaluatedObject,
+    ObjectEnds,
+    add_facts,
+    evaluate,
+    read_ends,
+)
 from storage_adapters.s3.recovery_plan import Decision, FooterFacts, SeenObject, decide
-from storage_adapters.s3.state import KIND_LOG, Extent, StoredObject, object_key
+from storage_adapters.s3.state import Extent, StoredObject, object_key
 
 THREADS: Final = 16
 AHEAD_MAX: Final = 64  # objects read in advance
-END_BYTES: Final = 262_144  # first read at the end of an object; most footers fit it
 GAP_BYTES_MAX: Final = 65_536
 _KEY: Final = re.compile(r"objects/(\d{16})-(\d{1,10})\.seg")
 _NOBODY: Final = 0  # owner of data that no node has opened
@@ -77,22 +69,6 @@ class Survey(NamedTuple):
         return [known[i] for i in sorted(known) if i not in deleted]
 
 
-class _Told(NamedTuple):
-    """One footer's record of a partition, without batches."""
-
-    partition_id: int
-    start: int
-    is_deleted: bool
-    identity: PartitionIdentity | None
-
-
-class _Read(NamedTuple):
-    """An object's header and footer."""
-
-    header: SegmentHeader
-    footer: Footer
-
-
 def survey_bucket(config: S3Config, bucket: Bucket) -> Survey:
     """Read all headers and footers; decide which objects are live. Errors: ``StorageUnavailable``.
 
@@ -119,7 +95,7 @@ def survey_bucket(config: S3Config, bucket: Bucket) -> Survey:
                 damaged.append(DamagedKey(key.stat.key, text))
                 continue
             seen.append(found.seen)
-            _fold(facts, found)
+            add_facts(facts, found)
     if data_uuid is None:
         raise StorageUnavailable(
             f"bucket {config.bucket!r} holds no data under the prefix {config.prefix!r}"
@@ -202,10 +178,10 @@ class _Restoring:
                 partition_id in deleted,
             )
 
-    def _read(self, stored: StoredObject) -> _Read:
+    def _read(self, stored: StoredObject) -> ObjectEnds:
         key = object_key(self._config.prefix, stored.number, stored.epoch)
         try:
-            return _read_ends(self._bucket, key)
+            return read_ends(self._bucket, key)
         except Damaged as error:
             raise StorageUnavailable(f"object {key}: {error}") from error
 
@@ -224,14 +200,6 @@ class _Named(NamedTuple):
     stat: ObjectStat
     number: int
     epoch: int
-
-
-class _Seen(NamedTuple):
-    """Header and footer of one object, evaluated."""
-
-    header: SegmentHeader
-    seen: SeenObject
-    told: list[_Told]
 
 
 def _named(config: S3Config, stats: Iterable[ObjectStat]) -> Iterator[_Named]:
@@ -261,15 +229,15 @@ def _ahead(
             executor.shutdown(wait=True, cancel_futures=True)
 
 
-def _see(bucket: Bucket, named: _Named) -> _Seen | Damaged | None:
+def _see(bucket: Bucket, named: _Named) -> EvaluatedObject | Damaged | None:
     """Return an object's header and footer, or its damage; None if it was deleted meanwhile."""
     key = named.stat.key
     try:
-        header, footer = _read_ends(bucket, key)
+        header, footer = read_ends(bucket, key)
         said = (header.number, header.incarnation, footer.trailer.number)
         if said != (named.number, named.epoch, named.number):
             return Damaged(f"it says of itself that it is object {header.number}")
-        return _seen(header, footer, named.stat)
+        return evaluate(header, footer, named.stat)
     except ObjectMissing:
         return None
     except Damaged as error:
@@ -278,102 +246,11 @@ def _see(bucket: Bucket, named: _Named) -> _Seen | Damaged | None:
         raise StorageUnavailable(f"object {key} is of a newer Headgate's: {error}") from error
 
 
-def _read_ends(bucket: Bucket, key: str) -> _Read:
-    """Return the checked header and footer of an object. Errors: ``Damaged``, ``TooNew``."""
-    data, size_bytes = bucket.get_end(key, END_BYTES)
-    trailer = decode_trailer(data)
-    at = trailer.footer_at
-    if not SEGMENT_HEADER_BYTES <= at <= size_bytes - TRAILER_BYTES:
-        raise Damaged("its footer begins where none can be")
-    start = size_bytes - len(data)
-    if at < start:
-        data, start = bucket.get(key, at, size_bytes), at
-    footer = Footer(memoryview(data)[at - start : -TRAILER_BYTES], trailer)
-    footer.check()
-    head = data if not start else bucket.get(key, 0, SEGMENT_HEADER_BYTES)
-    return _Read(decode_segment_header(head), footer)
-
-
-def _seen(header: SegmentHeader, footer: Footer, stat: ObjectStat) -> _Seen:
-    is_log = header.kind == KIND_LOG
-    parts: list[ObjectPart] = []
-    told: list[_Told] = []
-    for part in footer:
-        extent = _extent_of(footer, part, header.number, is_log=is_log)
-        if extent is not None:
-            parts.append(ObjectPart(part.partition_id, extent))
-        introduction = footer.introduction(part)
-        identity = None if introduction is None else introduction.identity
-        start = part.start
-        if extent is not None and not is_log:  # there it is the beginning of the extent
-            start = 0 if introduction is None else introduction.start
-        told.append(_Told(part.partition_id, start, part.is_deleted, identity))
-    stored = StoredObject(
-        header.number,
-        header.kind,
-        header.incarnation,
-        footer.trailer.first_sequence,
-        footer.trailer.next_sequence,
-        stat.size_bytes,
-        stat.etag,
-        header.created_unix_ms,
-        frozenset([part.partition_id for part in parts]),
-    )
-    return _Seen(header, SeenObject(stored, parts), told)
-
-
-def _extent_of(footer: Footer, part: Part, number: int, *, is_log: bool) -> Extent | None:
-    """Return the offsets that an object covers; None when it only records bounds."""
-    rows, first_row, row_count = footer.rows, part.first_row, part.row_count
-    last = (first_row + row_count - 1) * ROW_STRIDE
-    first, end = part.start, part.end
-    if is_log and row_count:
-        first, end = part.first_offset, rows[last] + (rows[last + 3] & LOW_32)
-    elif is_log or first == end:
-        return None
-    return Extent(
-        first,
-        end,
-        number,
-        first_row,
-        row_count,
-        part.size_bytes,
-        part.max_timestamp_unix_ms if row_count else NO_TIMESTAMP,
-        _epochs_of(footer, part),
-    )
-
-
-def _epochs_of(footer: Footer, part: Part) -> tuple[tuple[int, int], ...]:
-    """Return each leader epoch with the base offset of its first batch."""
-    rows = footer.rows
-    if not part.row_count:
-        return ()
-    if part.first_epoch == part.last_epoch:  # the common case: no row is read
-        return ((part.first_epoch, part.first_offset),)
-    epochs: list[tuple[int, int]] = []
-    for row in range(part.first_row, part.first_row + part.row_count):
-        epoch = rows[row * ROW_STRIDE + 3] >> HIGH_SHIFT
-        if not epochs or epochs[-1][0] != epoch:
-            epochs.append((epoch, rows[row * ROW_STRIDE]))
-    return tuple(epochs)
-
-
-def _fold(facts: FooterFacts, found: _Seen) -> None:
-    if (header := found.header).kind == KIND_LOG:
-        facts.note_owner(header.incarnation, header.first_sequence - header.previous)
-    for partition_id, start, is_deleted, identity in found.told:
-        facts.note(partition_id, start)
-        if is_deleted:
-            facts.deleted.add(partition_id)
-        if identity is not None:
-            facts.identities.setdefault(partition_id, identity)
-
-
 def _batches_in(
     config: S3Config, bucket: Bucket, stored: StoredObject, extent: Extent
 ) -> Iterator[bytes]:
     key = object_key(config.prefix, stored.number, stored.epoch)
-    rows = _read_ends(bucket, key).footer.rows
+    rows = read_ends(bucket, key).footer.rows
     first, end = extent.first_row, extent.first_row + extent.row_count
     places = sorted(
         (place & LOW_32, place >> HIGH_SHIFT)

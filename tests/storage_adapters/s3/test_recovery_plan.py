@@ -13,7 +13,7 @@ from storage_adapters.formats.segment import decode_segment_header
 from storage_adapters.s3.bucket import ObjectStat
 from storage_adapters.s3.merge_plan import PartRun, is_shared
 from storage_adapters.s3.merge_round import PlannedObject
-from storage_adapters.s3.recovery import _fold, _seen
+from storage_adapters.s3.recovery_footers import add_facts, evaluate
 from storage_adapters.s3.recovery_plan import Decision, FooterFacts, Missing, decide
 from storage_adapters.s3.state import KIND_LOG, Extent, StoredObject
 from tests.storage_adapters.s3.merge_catalog import MergeCatalog, footer_of
@@ -28,10 +28,10 @@ def recover(
     """Return what the objects in the dictionary say."""
     facts, seen = FooterFacts(), []
     for data in world.data.values():
-        found = _seen(
+        found = evaluate(
             decode_segment_header(data), footer_of(data), ObjectStat("", len(data), "")
         )
-        _fold(facts, found)
+        add_facts(facts, found)
         seen.append(found.seen)
     return decide(seen, facts, frozenset(damaged_epochs)), facts
 
