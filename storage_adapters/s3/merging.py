@@ -305,8 +305,11 @@ class Merger:
         )
         footer_ids = await self._changer.in_thread(ids_in_footers, list(sources.values()))
         *own, shared = merge_objects(grouping, inputs, footer_ids)
+        # Its number is the oldest: of a round without a commit it is swept first (``sweeper``).
+        place = await self.place()
         made = await self._make_all(own, sources)
-        made += await self._make_all([shared], sources)
+        told = told_parts(self._catalog, shared.told_ids)
+        made.append(await self._make_at(place, shared, sources, told))
         await self._replace(inputs, made)
 
     async def _replace(
@@ -342,7 +345,15 @@ class Merger:
     async def _make(
         self, planned: PlannedObject, sources: dict[int, Source], told: dict[int, Part]
     ) -> MergedObject:
-        place = await self.place()
+        return await self._make_at(await self.place(), planned, sources, told)
+
+    async def _make_at(
+        self,
+        place: ObjectHeader,
+        planned: PlannedObject,
+        sources: dict[int, Source],
+        told: dict[int, Part],
+    ) -> MergedObject:
         return await self._changer.in_thread(self._build, place, planned, sources, told)
 
     async def place(self) -> ObjectHeader:

@@ -13,9 +13,10 @@ A crash at any step is safe, because the index never refers to an object that is
   by then the dead ones are deleted, too, and a recovered index cannot bring it back.
 
 Keys of formerly live objects stay until all lower numbers that never were live are deleted: from
-them a recovery recognizes objects that a replaced node put in vain (``recovery``). Within that
-rule, keys are deleted from the highest number down: of a round that was never committed the shared
-object is deleted before those that it replaces (``recovery``).
+them a recovery recognizes objects that a replaced node put in vain (``recovery_plan``). Keys are
+deleted from the lowest number up: of a round that was never committed the shared object, which has
+the lowest one, is deleted before the objects that were put with it. Without these a recovery would
+take it for what stands for its inputs.
 """
 
 import asyncio
@@ -130,7 +131,6 @@ class Sweeper:
         dead = await self._committer.run(
             lambda index: index.dead(before_unix_ms=before_unix_ms, limit=DEAD_MAX)
         )
-        dead = sorted(dead, reverse=True)
         for at in range(0, len(dead), KEYS_PER_CALL):
             keys = {
                 object_key(self._config.prefix, number, epoch): number

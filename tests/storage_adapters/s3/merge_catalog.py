@@ -162,10 +162,11 @@ class MergeCatalog:
         """Return what a round makes of ``inputs``, the shared object last."""
         sources = self.sources(inputs)
         grouping = group_inputs(self.catalog, inputs, own_bytes_min)
-        planned = merge_objects(grouping, inputs, ids_in_footers(sources.values()))
-        return [
-            self.make(one, sources, told_parts(self.catalog, one.told_ids)) for one in planned
-        ]
+        *own, shared = merge_objects(grouping, inputs, ids_in_footers(sources.values()))
+        number = self.take_number()  # as ``Merger`` does: the shared object has the lowest one
+        made = [self.make(one, sources, told_parts(self.catalog, one.told_ids)) for one in own]
+        told = told_parts(self.catalog, shared.told_ids)
+        return [*made, self.make(shared, sources, told, number)]
 
     def note(self, untold: Iterable[int] = ()) -> list[StoredObject]:
         """Put a note in the place of own objects that are dead; return these."""
@@ -177,10 +178,16 @@ class MergeCatalog:
         return dead
 
     def make(
-        self, planned: PlannedObject, sources: dict[int, Source], told: dict[int, Part]
+        self,
+        planned: PlannedObject,
+        sources: dict[int, Source],
+        told: dict[int, Part],
+        number: int | None = None,
     ) -> MergedObject:
         """Return a planned object, which is nowhere yet."""
-        place = ObjectHeader(DATA_UUID, self.take_number(), self.epoch, 1_000)
+        if number is None:
+            number = self.take_number()
+        place = ObjectHeader(DATA_UUID, number, self.epoch, 1_000)
         return build_merged_object(
             place, planned.runs, sources, told, sequences=planned.sequences, pace=lambda: None
         )

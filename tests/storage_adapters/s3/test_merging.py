@@ -29,6 +29,7 @@ async def test_small_objects_become_few(new_setup: NewSetup) -> None:
     assert own.partition_ids == {1}
     assert shared.partition_ids == {2, 3}
     assert (shared.first_sequence, shared.next_sequence) == (1, 13)
+    assert shared.number < own.number  # Without a commit it would be swept before the other.
     assert setup.contents() == before
     assert setup.contents(setup.restarted()) == before
     assert setup.restarted().objects == setup.catalog.objects

@@ -179,7 +179,7 @@ def test_merged_objects_win_over_what_they_were_made_of() -> None:
 
     decision, _ = recover(world)
 
-    assert live_of(decision) == made
+    assert live_of(decision) == sorted(made)
     assert numbers(decision.unused) == [1, 2]
 
 
