@@ -20,6 +20,13 @@ class NewObject(NamedTuple):
     rows: bytes
 
 
+class ObjectId(NamedTuple):
+    """Number of an object, and epoch of the owner that put it: its key."""
+
+    number: int
+    epoch: int
+
+
 class BoundsRow(NamedTuple):
     """New log start of a partition, or its deletion."""
 

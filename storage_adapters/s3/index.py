@@ -29,7 +29,7 @@ from storage_adapters.s3 import index_leases as leases
 from storage_adapters.s3 import index_sweeping as sweeping
 from storage_adapters.s3 import index_tables as tables
 from storage_adapters.s3 import index_work as work
-from storage_adapters.s3.change import BoundsRow, Change, NewObject
+from storage_adapters.s3.change import BoundsRow, Change, NewObject, ObjectId
 from storage_adapters.s3.index_errors import (
     Fenced,
     IndexUnavailable,
@@ -257,11 +257,13 @@ class Index:
         next_sequence: int,
         next_number: int,
         epoch: int,
+        pending: Iterable[ObjectId] = (),
     ) -> None:
         """Replace the whole index by the objects found in the bucket.
 
         ``epoch`` is the highest found, ``next_number`` one past the highest number. A running node
-        is fenced. ``objects`` may be an iterator: they are not all held at once.
+        is fenced. ``objects`` may be an iterator: they are not all held at once. ``pending`` ones
+        were put and never committed.
         """
         of = IndexIdentity(data_uuid, bucket, prefix)
 
@@ -273,6 +275,7 @@ class Index:
                 next_number=next_number,
             )
             tables.replace_all(connection, objects, bounds, of)
+            work.insert_pending(connection, pending, self._clock.unix_ms())
             tables.raise_format(connection)
 
         # Objects may come slowly from the bucket; the caller can cancel that.

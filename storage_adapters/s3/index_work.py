@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, insert, select, upd
 from sqlalchemy.dialects import postgresql, sqlite
 
 from storage_adapters.formats.object_index import pack_parts
-from storage_adapters.s3.change import BoundsRow, Change, NewObject
+from storage_adapters.s3.change import BoundsRow, Change, NewObject, ObjectId
 from storage_adapters.s3.index_errors import Fenced, PendingLost
 from storage_adapters.s3.tables import (
     BOUNDS,
@@ -118,11 +118,15 @@ def reserve(connection: Connection, epoch: int, count: int, unix_ms: int) -> lis
     """Insert pending rows of the last ``count`` numbers; ``next_number`` was moved up already."""
     next_number = owner(connection).next_number
     numbers = list(range(next_number - count, next_number))
-    if numbers:
-        connection.execute(
-            insert(OBJECTS), [_pending(number, epoch, unix_ms) for number in numbers]
-        )
+    insert_pending(connection, [ObjectId(number, epoch) for number in numbers], unix_ms)
     return numbers
+
+
+def insert_pending(connection: Connection, objects: Iterable[ObjectId], unix_ms: int) -> None:
+    """Insert rows of objects that are not committed."""
+    rows = [_pending(number, epoch, unix_ms) for number, epoch in objects]
+    if rows:
+        connection.execute(insert(OBJECTS), rows)
 
 
 def bury(

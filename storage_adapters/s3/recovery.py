@@ -8,7 +8,7 @@ import json
 import re
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
@@ -19,7 +19,7 @@ from storage_adapters.formats.damage import Damaged, TooNew
 from storage_adapters.formats.footer import HIGH_SHIFT, LOW_32, ROW_STRIDE
 from storage_adapters.formats.object_index import pack_rows
 from storage_adapters.s3.bucket import Bucket, ObjectMissing, ObjectStat
-from storage_adapters.s3.change import BoundsRow, Change, NewObject
+from storage_adapters.s3.change import BoundsRow, Change, NewObject, ObjectId
 from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.index import Index
 from storage_adapters.s3.merged_change import READ_BYTES
@@ -32,7 +32,13 @@ from storage_adapters.s3.recovery_footers import (
     evaluate,
     read_ends,
 )
-from storage_adapters.s3.recovery_plan import Decision, FooterFacts, SeenObject, decide
+from storage_adapters.s3.recovery_plan import (
+    Decision,
+    FooterFacts,
+    SeenObject,
+    Uncovered,
+    decide,
+)
 from storage_adapters.s3.state import Extent, StoredObject, object_key
 
 THREADS: Final = 16
@@ -72,7 +78,8 @@ class Survey(NamedTuple):
 def survey_bucket(config: S3Config, bucket: Bucket) -> Survey:
     """Read all headers and footers; decide which objects are live. Errors: ``StorageUnavailable``.
 
-    Unreadable objects are in ``damaged``; an object of a later format is an error.
+    Unreadable objects are in ``damaged``; an object of a later format is an error. So are offsets
+    that would be lost although a readable object has them.
     """
     bucket.check()
     data_uuid = read_marker(config, bucket)
@@ -101,6 +108,8 @@ def survey_bucket(config: S3Config, bucket: Bucket) -> Survey:
             f"bucket {config.bucket!r} holds no data under the prefix {config.prefix!r}"
         )
     decision = decide(seen, facts, damaged_epochs)
+    if decision.uncovered:
+        raise StorageUnavailable(_uncovered_text(config, decision.uncovered, damaged))
     return Survey(data_uuid, facts, damaged, decision, epoch, number + 1)
 
 
@@ -123,11 +132,11 @@ def restore_index(config: S3Config, bucket: Bucket, index: Index, survey: Survey
         next_sequence=decision.next_sequence,
         next_number=survey.next_number,
         epoch=survey.epoch,
+        pending=[ObjectId(one.number, one.epoch) for one in restoring.never_live],
     )
-    if decision.unused:
-        # They would disturb the next recovery: the sweeper deletes them later.
-        epoch = index.take_over(_NOBODY, reserve=0).epoch
-        index.commit(epoch, Change(gone=tuple([one.number for one in decision.unused])))
+    # They would disturb the next recovery: the sweeper deletes them later.
+    epoch = index.take_over(_NOBODY, reserve=0).epoch
+    index.commit(epoch, Change(gone=tuple([one.number for one in restoring.dead])))
 
 
 def batches_of(
@@ -140,6 +149,22 @@ def batches_of(
                 yield from _batches_in(config, bucket, stored, part.extent)
 
 
+def _uncovered_text(
+    config: S3Config, uncovered: Sequence[Uncovered], damaged: Sequence[DamagedKey]
+) -> str:
+    stored, partition_id, first, end = uncovered[0]
+    key = object_key(config.prefix, stored.number, stored.epoch)
+    count = len({one.stored.number for one in uncovered})
+    others = f" So it is with {count - 1} more objects." if count > 1 else ""
+    broken = f" Damaged are {len(damaged)}, the first {damaged[0].key}." if damaged else ""
+    return (
+        f"offsets {first} to {end - 1} of partition {partition_id} are in {key} only, which cannot"
+        " be used: objects that were put with it, or made of it, are missing or damaged. Bring"
+        " these back, or move it out of the bucket to recover without these offsets."
+        f"{others}{broken}"
+    )
+
+
 class _Restoring:
     """Rows for the index, object by object; call ``bounds`` after ``objects`` has ended."""
 
@@ -148,10 +173,15 @@ class _Restoring:
         self._bucket = bucket
         self._survey = survey
         self._below: dict[int, int] = {}
-        self._first = _first_extents(survey.decision)
+        decision = survey.decision
+        self._first = _first_extents(decision)
+        # Those of the log keep what shows them to be so in the bucket (``sweeper``).
+        self.never_live = [*decision.stale, *decision.unproven]
+        numbers = frozenset([one.number for one in self.never_live])
+        self.dead = [one for one in decision.unused if one.number not in numbers]
 
     def objects(self) -> Iterator[NewObject]:
-        """Yield the live objects with their rows, then the others without parts."""
+        """Yield the live objects with their rows, then the dead ones without parts."""
         live = self._survey.decision.live
         for (stored, parts), read in _ahead(live, lambda one: self._read(one.stored)):
             for partition_id, extent in parts:
@@ -160,7 +190,7 @@ class _Restoring:
                     below_bytes = rows_below(read.footer.rows, extent, start)
                     self._below[partition_id] = below_bytes
             yield NewObject(stored, parts, pack_rows(array("q", read.footer.rows)))
-        for stored in self._survey.decision.unused:
+        for stored in self.dead:
             # No scan and no merge uses it, should the process stop before it is dead.
             nothing = stored._replace(
                 first_sequence=0, next_sequence=0, partition_ids=frozenset()

@@ -6,15 +6,24 @@ The bucket alone is enough, because of the order in which objects are put:
   One after a gap was never committed. One whose sequences overlap those of a later epoch was
   put by a node that had been replaced. So was one whose sequences end after the later epoch
   began: an object's header says where its owner took over, also when the first ones are missing.
-- A shared object replaces all log objects within its sequences: their batches are in it, in own
-  objects that were put before it, in newer objects, or recorded as deleted or below a log start.
 - Of merged objects the newest (by epoch, then number) wins where two cover the same offsets:
   it was made of the objects live then. That holds for one that was put and never committed, too:
   it has the same content. Merged objects win over log objects.
+- A shared object replaces the log objects and the shared ones within its sequences: their batches
+  are in it, in own objects that were put before it, in newer objects, or recorded as deleted or
+  below a log start. If it was committed. If it was not, newer objects of another round that was not
+  committed either may win over its parts, or over an own object of its round, and cover less. Such
+  a shared object is left out, and what it was made of counts: all of that is in the bucket.
 - Log starts only move up: the highest in any footer is right. Deleted partitions stay deleted.
+
+An extent is live as a whole or not at all. The extents that are live by the index show that this
+loses nothing, since all of them are in the bucket. A newer object that overlaps one of them was
+never committed, and was made while it was live, so it covers all of it. Taken from the newest
+object down, each is then covered as a whole or free as a whole. What objects carry and the decision
+does not cover is checked nevertheless, since objects may be damaged or lost (``uncovered``).
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -68,18 +77,55 @@ class Missing(NamedTuple):
     end: int
 
 
+class Uncovered(NamedTuple):
+    """Offsets [``first``, ``end``) of a partition within ``stored``, and in no live object."""
+
+    stored: StoredObject
+    partition_id: int
+    first: int
+    end: int
+
+
 class Decision(NamedTuple):
     """Decision. ``live``: objects and their live parts, lowest number first. ``unused``: others.
 
-    ``unproven``: the unused ones after a gap. ``missing``: damage or loss.
+    Of the unused ones ``stale`` were put by a replaced node, ``unproven`` are after a gap.
+    ``missing``, ``uncovered``: damage or loss.
     """
 
     live: list[SeenObject]
     unused: list[StoredObject]
+    stale: list[StoredObject]
     unproven: list[StoredObject]
     missing: list[Missing]
+    uncovered: list[Uncovered]
     starts: dict[int, int]
     next_sequence: int
+
+
+class _Chain(NamedTuple):
+    """Committed log objects, those after a gap, and the next sequence."""
+
+    logs: list[SeenObject]
+    unproven: list[SeenObject]
+    next_sequence: int
+
+
+class _Choice(NamedTuple):
+    """Objects that stand for sequences, and the live parts by object.
+
+    ``extents``: those of the parts, by partition and in order.
+    """
+
+    shared: list[SeenObject]
+    chain: _Chain
+    parts: dict[int, list[ObjectPart]]
+    extents: dict[int, list[Extent]]
+
+    @property
+    def standing(self) -> frozenset[int]:
+        """Numbers of the objects that stand for sequences."""
+        return _numbers([*self.shared, *self.chain.logs])
 
 
 def decide(
@@ -90,30 +136,39 @@ def decide(
     A gap in an epoch with a damaged object is taken for that object's place.
     """
     merged = [one for one in seen if one.stored.kind != KIND_LOG]
-    shared = _newest_shared([one.stored for one in merged if is_shared(one.stored)])
-    logs = [one for one in seen if one.stored.kind == KIND_LOG]
-    chain, unproven, next_sequence = _chain(
-        [one.stored for one in logs], shared, facts.began, damaged_epochs
-    )
-    in_chain = frozenset([stored.number for stored in chain])
-    ranked = sorted(merged, key=_rank, reverse=True)
-    ranked += [one for one in logs if one.stored.number in in_chain]
-    chosen = _choose(ranked, facts)
-    kept = in_chain.union(chosen, [stored.number for stored in shared])
+    own = [one for one in merged if not is_shared(one.stored)]
+    shared = [one for one in merged if is_shared(one.stored)]
+    all_logs = [one for one in seen if one.stored.kind == KIND_LOG]
+    logs = list(_not_stale(all_logs, facts.began))
+    while True:
+        standing = _newest_shared(shared)
+        chain = _chain(logs, standing, damaged_epochs)
+        ranked = [*sorted([*own, *standing], key=_rank, reverse=True), *chain.logs]
+        choice = _Choice(standing, chain, *_choose(ranked, facts))
+        torn = [one for one in merged if any(_uncovered(one, choice.extents, facts))]
+        in_vain = _never_committed(standing, torn, [*shared, *logs])
+        if not in_vain:
+            break
+        shared = [one for one in shared if one.stored.number not in in_vain]
+    kept = choice.standing.union(choice.parts)
     live = [
         SeenObject(one.stored._replace(partition_ids=_ids(parts)), parts)
         for one in sorted(seen, key=_number)
         if one.stored.number in kept
-        for parts in [chosen.get(one.stored.number, [])]
+        for parts in [choice.parts.get(one.stored.number, [])]
     ]
     missing, starts = _look(live, facts)
+    after_gap, current = _numbers(chain.unproven), _numbers(logs)
+    carriers = [one for one in [*merged, *logs] if one.stored.number not in after_gap]
     return Decision(
         live,
         [one.stored for one in sorted(seen, key=_number) if one.stored.number not in kept],
-        unproven,
+        [one.stored for one in all_logs if one.stored.number not in current],
+        [one.stored for one in chain.unproven],
         missing,
+        [lost for one in carriers for lost in _uncovered(one, choice.extents, facts)],
         starts,
-        next_sequence,
+        next_sequence=chain.next_sequence,
     )
 
 
@@ -129,65 +184,72 @@ def _ids(parts: Iterable[ObjectPart]) -> frozenset[int]:
     return frozenset([part.partition_id for part in parts])
 
 
-def _newest_shared(shared: Iterable[StoredObject]) -> list[StoredObject]:
-    """Return the shared objects that no newer ones replace, in order of sequence."""
-    chosen: list[StoredObject] = []
-    for stored in sorted(shared, key=attrgetter("epoch", "number"), reverse=True):
-        if not any(_overlap(stored, other) for other in chosen):
-            chosen.append(stored)
-    return sorted(chosen, key=attrgetter("first_sequence", "next_sequence"))
+def _numbers(objects: Iterable[SeenObject]) -> frozenset[int]:
+    return frozenset([one.stored.number for one in objects])
 
 
-def _overlap(one: StoredObject, other: StoredObject) -> bool:
+def _first_sequence(one: SeenObject) -> int:
+    return one.stored.first_sequence
+
+
+def _newest_shared(shared: Iterable[SeenObject]) -> list[SeenObject]:
+    """Return the shared objects that no newer ones replace."""
+    chosen: list[SeenObject] = []
+    for one in sorted(shared, key=_rank, reverse=True):
+        if not any(_overlap(one, other) for other in chosen):
+            chosen.append(one)
+    return chosen
+
+
+def _overlap(one: SeenObject, other: SeenObject) -> bool:
     """Return whether two ranges of sequences overlap; an empty range overlaps one around it."""
-    return one.first_sequence < other.next_sequence and other.first_sequence < one.next_sequence
+    return (
+        one.stored.first_sequence < other.stored.next_sequence
+        and other.stored.first_sequence < one.stored.next_sequence
+    )
 
 
 def _chain(
-    logs: Sequence[StoredObject],
-    shared: Sequence[StoredObject],
-    began: Mapping[int, int],
-    damaged_epochs: Collection[int],
-) -> tuple[list[StoredObject], list[StoredObject], int]:
-    """Return the committed log objects, those after a gap, and the next sequence."""
-    covering = [one for one in shared if one.first_sequence < one.next_sequence]
-    # Merged ones still show which objects beside them were stale.
-    rest = [
-        one
-        for one in _not_stale(logs, began)
-        if not any(_overlap(one, cover) for cover in covering)
-    ]
-    ordered = sorted([*rest, *covering], key=attrgetter("first_sequence"))
-    last_cover = max([cover.next_sequence for cover in covering], default=0)
-    chain: list[StoredObject] = []
+    logs: Iterable[SeenObject], shared: Iterable[SeenObject], damaged_epochs: Collection[int]
+) -> _Chain:
+    """Return the log objects that count beside the shared ones; ``logs`` are not stale."""
+    covering = [one for one in shared if one.stored.first_sequence < one.stored.next_sequence]
+    rest = [one for one in logs if not any(_overlap(one, cover) for cover in covering)]
+    ordered = sorted([*rest, *covering], key=_first_sequence)
+    last_cover = max([cover.stored.next_sequence for cover in covering], default=0)
+    chain: list[SeenObject] = []
     end = FIRST_SEQUENCE
-    for index, stored in enumerate(ordered):
+    for index, one in enumerate(ordered):
+        stored = one.stored
         is_gap = stored.first_sequence != end
         if is_gap and end >= last_cover and stored.epoch not in damaged_epochs:
-            return chain, list(ordered[index:]), end
+            return _Chain(chain, ordered[index:], end)
         end = stored.next_sequence
         if stored.kind == KIND_LOG:
-            chain.append(stored)
-    return chain, [], end
+            chain.append(one)
+    return _Chain(chain, [], end)
 
 
-def _not_stale(
-    logs: Sequence[StoredObject], began: Mapping[int, int]
-) -> Iterator[StoredObject]:
-    """Yield the log objects that end before a later epoch begins."""
-    by_epoch: dict[int, list[StoredObject]] = defaultdict(list)
-    for stored in logs:
-        by_epoch[stored.epoch].append(stored)
+def _not_stale(logs: Sequence[SeenObject], began: Mapping[int, int]) -> Iterator[SeenObject]:
+    """Yield the log objects that end before a later epoch begins.
+
+    Merged ones still show which objects beside them were stale.
+    """
+    by_epoch: dict[int, list[SeenObject]] = defaultdict(list)
+    for one in logs:
+        by_epoch[one.stored.epoch].append(one)
     ceiling = _NO_SEQUENCE
     for epoch in sorted(by_epoch, reverse=True):
-        kept = [stored for stored in by_epoch[epoch] if stored.next_sequence <= ceiling]
+        kept = [one for one in by_epoch[epoch] if one.stored.next_sequence <= ceiling]
         yield from kept
         if kept:
             ceiling = min(ceiling, began[epoch])
 
 
-def _choose(ranked: Iterable[SeenObject], facts: FooterFacts) -> dict[int, list[ObjectPart]]:
-    """Return the live parts by object; earlier objects of ``ranked`` win."""
+def _choose(
+    ranked: Iterable[SeenObject], facts: FooterFacts
+) -> tuple[dict[int, list[ObjectPart]], dict[int, list[Extent]]]:
+    """Return the live parts by object, and extents by partition; earlier ones of ``ranked`` win."""
     taken: dict[int, list[Extent]] = defaultdict(list)
     chosen: dict[int, list[ObjectPart]] = {}
     for stored, parts in ranked:
@@ -198,7 +260,62 @@ def _choose(ranked: Iterable[SeenObject], facts: FooterFacts) -> dict[int, list[
             if _is_free(taken[partition_id], extent):
                 insort(taken[partition_id], extent)
                 chosen.setdefault(stored.number, []).append(part)
-    return chosen
+    return chosen, taken
+
+
+def _never_committed(
+    standing: Iterable[SeenObject], torn: Sequence[SeenObject], candidates: Sequence[SeenObject]
+) -> frozenset[int]:
+    """Return the numbers of shared objects whose round was never committed and is needed no more.
+
+    ``torn`` are merged objects with offsets that nothing chosen covers, as none of a committed
+    round are. ``candidates``: all objects that can stand for sequences.
+    """
+    return _numbers(
+        shared
+        for shared in standing
+        if any(_is_of_round(one, shared) for one in torn)
+        and _is_replaceable(shared, candidates)
+    )
+
+
+def _is_of_round(one: SeenObject, shared: SeenObject) -> bool:
+    """Return whether a merged object is of the round of a shared one, or is replaced by it."""
+    if is_shared(one.stored):
+        return one is shared or _overlap(one, shared)
+    return one.stored.epoch == shared.stored.epoch and (
+        one.stored.next_sequence == shared.stored.next_sequence
+    )
+
+
+def _is_replaceable(shared: SeenObject, candidates: Iterable[SeenObject]) -> bool:
+    """Return whether other objects within a shared one's sequences have all of these."""
+    stored = shared.stored
+    at = stored.first_sequence
+    for one in sorted(candidates, key=_first_sequence):
+        first, end = one.stored.first_sequence, one.stored.next_sequence
+        if one is not shared and first <= at < end <= stored.next_sequence:
+            at = end
+    return at >= stored.next_sequence
+
+
+def _uncovered(
+    one: SeenObject, extents: Mapping[int, Sequence[Extent]], facts: FooterFacts
+) -> Iterator[Uncovered]:
+    """Yield the offsets of an object's partitions that ``extents`` do not cover."""
+    for partition_id, extent in one.parts:
+        if partition_id in facts.deleted:
+            continue
+        at = max(extent.first, facts.starts.get(partition_id, 0))
+        covering = extents.get(partition_id, ())
+        index = bisect_right(covering, at, key=attrgetter("end"))
+        while at < extent.end:
+            is_last = index == len(covering) or covering[index].first >= extent.end
+            first = extent.end if is_last else covering[index].first
+            if at < first:
+                yield Uncovered(one.stored, partition_id, at, first)
+            at = extent.end if is_last else covering[index].end
+            index += 1
 
 
 def _is_free(taken: Sequence[Extent], extent: Extent) -> bool:

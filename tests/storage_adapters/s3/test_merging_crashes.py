@@ -13,7 +13,7 @@ from storage_adapters.s3.index import Index
 from storage_adapters.s3.merged_object import MergedObject
 from storage_adapters.s3.opening import catalog_of
 from storage_adapters.s3.recovery import restore_index, survey_bucket
-from storage_adapters.s3.state import KIND_SETTLED
+from storage_adapters.s3.state import KIND_SETTLED, Catalog
 from tests.storage_adapters.s3.merging_setup import MergingSetup, NewSetup, fill
 
 HOUR_MS = 3_600_000
@@ -101,6 +101,29 @@ async def test_a_round_happens_or_it_does_not(new_setup: NewSetup, step: str) ->
     assert len([o for o in after.catalog.objects.values() if o.kind == KIND_SETTLED]) == 3
 
 
+async def test_two_rounds_without_a_commit_and_a_lost_index_lose_nothing(
+    new_setup: NewSetup,
+) -> None:
+    """The second round is put in part, and its own object covers less than the first one's."""
+    setup = await new_setup(merge_objects_min=2)
+    await fill(setup, 2, large=5_000)
+    scan = setup.next_sequence  # A slow reader of the next node stands here.
+    await fill(setup, 1, large=5_000)
+    before = setup.contents()
+    _STEPS["all put"](setup)
+    await _die(setup, _round)
+    again = await new_setup(merge_objects_min=2)
+    again.merger.release_scans_before(scan)
+    _STEPS["an own object put"](again)
+    await _die(again, _round)
+
+    after = await new_setup()
+
+    assert len(setup.keys()) == 3 + 2 + 1
+    assert setup.contents(await _recovered(after)) == before
+    await _is_clean_in_the_end(after)
+
+
 @pytest.mark.parametrize("step", ["nothing put", "all put", "committed"])
 async def test_a_rewrite_happens_or_it_does_not(new_setup: NewSetup, step: str) -> None:
     setup = await new_setup()
@@ -138,11 +161,7 @@ async def test_a_note_is_there_before_what_it_replaces_goes(
 
 async def _survives_a_lost_index(setup: MergingSetup) -> None:
     """See that the bucket alone tells the same, as it is at this moment."""
-    index = Index(f"{setup.url}.{uuid4().hex}", clock=ManualClock())
-    index.open()
-    restore_index(setup.config, setup.bucket, index, survey_bucket(setup.config, setup.bucket))
-    found = catalog_of(index.load())
-    index.close()
+    found = await _recovered(setup)
     # Of a log start that no footer has told, what is below comes back, and nothing else.
     starts = {s.partition_id: s.start for s in setup.catalog.partitions.values()}
     again = {
@@ -152,6 +171,19 @@ async def _survives_a_lost_index(setup: MergingSetup) -> None:
     assert again == setup.contents()
     for state in setup.catalog.partitions.values():
         assert found.partition(state.partition_id).end == state.end
+
+
+async def _recovered(setup: MergingSetup) -> Catalog:
+    """Return what a node would know whose index was lost."""
+    index = Index(f"{setup.url}.{uuid4().hex}", clock=ManualClock())
+    index.open()
+    try:
+        restore_index(
+            setup.config, setup.bucket, index, survey_bucket(setup.config, setup.bucket)
+        )
+        return catalog_of(index.load())
+    finally:
+        index.close()
 
 
 async def _is_clean_in_the_end(setup: MergingSetup) -> None:

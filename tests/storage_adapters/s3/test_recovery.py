@@ -169,6 +169,51 @@ async def test_a_damaged_object_is_named_and_others_count(
     assert missing == [(1, 1, 2), (2, 3, 6), (3, 1, 2)]
 
 
+async def test_offsets_that_would_be_lost_are_an_error(new_setup: NewSetup) -> None:
+    setup = await new_setup()
+    await fill(setup, 4)
+    first, *_, last = sorted(setup.catalog.objects)
+    await setup.merger.run_due()
+    own = [o.number for o in setup.catalog.objects.values() if not is_shared(o)]
+    own_keys, keys = [
+        [object_key(setup.config.prefix, number, 1) for number in numbers]
+        for numbers in (own, range(first, last + 1))
+    ]
+    setup.bucket.delete([*own_keys, keys[0]])
+
+    with pytest.raises(
+        StorageUnavailable, match="offsets 1 to 1 of partition 1 are in"
+    ) as error:
+        survey_bucket(setup.config, setup.bucket)
+
+    assert "So it is with 2 more objects." in str(error.value)
+    setup.bucket.delete(keys)
+    assert survey_bucket(setup.config, setup.bucket).decision.uncovered == []
+
+
+async def test_what_was_never_committed_goes_before_what_shows_it(
+    new_setup: NewSetup, index: Index
+) -> None:
+    setup = await new_setup()
+    await fill(setup, 1)
+    stale = (await setup.put([make_entry((1, 1))])).stored.number
+    later = await new_setup()
+    await fill(later, 4)
+    later.merger.release_scans_before(later.next_sequence)
+    await later.merger.run_due()
+    _recover(later, index)
+
+    before = index.dead(before_unix_ms=1 << 60, limit=100)
+    epoch = index.take_over(1, reserve=0).epoch
+    index.sweep_pending(epoch, before_unix_ms=1 << 60, keep=frozenset())
+    after = index.dead(before_unix_ms=1 << 60, limit=100)
+
+    assert [number for number, _ in before] == [1]
+    assert [number for number, _ in after] == [1, stale]
+    index.forget([1, stale])
+    assert len(index.dead(before_unix_ms=1 << 60, limit=100)) == 4
+
+
 async def test_strangers_are_left_alone(new_setup: NewSetup, server: S3Server) -> None:
     setup = await new_setup()
     await fill(setup, 1)
