@@ -8,7 +8,6 @@ the commit, and stay in the bucket for a while after it for reads under way.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -17,6 +16,7 @@ import structlog
 
 from gateway.clock import Clock
 from gateway.errors import StorageUnavailable
+from storage_adapters.background_tasks import stop_task
 from storage_adapters.s3 import merge_plan as plan
 from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.log_starts import UnwrittenStarts
@@ -117,10 +117,7 @@ class Merger:
         self.pace.stop.set()
         if self._timer is not None:
             self._timer.cancel()
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        await stop_task(self._task)
         self._changer.stop()
 
     async def _run(self) -> None:

@@ -18,6 +18,7 @@ import structlog
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.metrics import Metrics
 from gateway.model import Buffer, PartitionIdentity
+from storage_adapters.background_tasks import stop_task
 from storage_adapters.formats.footer import HIGH_SHIFT, LOW_32, ROW_STRIDE, Rows
 from storage_adapters.s3.bucket import Bucket, ObjectMissing
 from storage_adapters.s3.config import S3Config
@@ -104,10 +105,7 @@ class Scrubber:
 
     async def stop(self) -> None:
         """Stop."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        await stop_task(self._task)
 
     async def _run(self) -> None:
         pause_s = _DAY_S / self._config.scrub_gets_per_day

@@ -21,7 +21,6 @@ take it for what stands for its inputs.
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -29,6 +28,7 @@ import structlog
 from gateway.clock import Clock
 from gateway.errors import StorageUnavailable
 from gateway.metrics import Metrics
+from storage_adapters.background_tasks import stop_task
 from storage_adapters.s3.bucket import Bucket
 from storage_adapters.s3.committer import Committer
 from storage_adapters.s3.config import S3Config
@@ -87,10 +87,7 @@ class Sweeper:
 
     async def stop(self) -> None:
         """Stop the work under way; the next start continues it."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        await stop_task(self._task)
 
     async def _run(self) -> None:
         interval_ms = self._config.sweep_interval_ms

@@ -15,6 +15,7 @@ from typing import Final
 
 from gateway.errors import StorageUnavailable, as_value
 from gateway.storage import OnDone
+from storage_adapters.background_tasks import stop_task
 from storage_adapters.formats.bodies import (
     Introduction,
     encode_bounds,
@@ -107,9 +108,7 @@ class Sweeper:
         """End the background work; the rest is done after the next start."""
         self._idle.stop()
         await self._settler.stop()
-        self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
+        await stop_task(self._task)
 
     async def _run(self) -> None:
         while True:
