@@ -306,7 +306,7 @@ class Merger:
         place = await self.place()
         made = await self._make_all(own, sources)
         told = told_parts(self._catalog, shared.told_ids)
-        made.append(await self._make_at(place, shared, sources, told))
+        made.append(await self._changer.in_thread(self._build, place, shared, sources, told))
         await self._replace(inputs, made)
 
     async def _replace(
@@ -342,15 +342,7 @@ class Merger:
     async def _make(
         self, planned: PlannedObject, sources: dict[int, Source], told: dict[int, Part]
     ) -> MergedObject:
-        return await self._make_at(await self.place(), planned, sources, told)
-
-    async def _make_at(
-        self,
-        place: ObjectHeader,
-        planned: PlannedObject,
-        sources: dict[int, Source],
-        told: dict[int, Part],
-    ) -> MergedObject:
+        place = await self.place()
         return await self._changer.in_thread(self._build, place, planned, sources, told)
 
     async def place(self) -> ObjectHeader:
