@@ -34,13 +34,12 @@ Span = tuple[int, int]  # positions [start, end)
 
 
 class CacheCounts:
-    """Hits and bytes of each tier, in blocks; in reads for the tail.
+    """Hits of each tier in blocks, and their bytes; only bytes for the tail.
 
     ``bucket_blocks`` and ``bucket_bytes`` are the misses; ``gets`` the requests for them.
     """
 
     def __init__(self) -> None:
-        self.tail_reads = 0
         self.tail_bytes = 0
         self.memory_blocks = 0
         self.memory_bytes = 0
@@ -130,7 +129,6 @@ class ObjectCache:
 
     def count_tail(self, size_bytes: int) -> None:
         """Count a read of the tail."""
-        self.counts.tail_reads += 1
         self.counts.tail_bytes += size_bytes
 
     def count_memory(self, areas: Sequence[Span]) -> None:

@@ -62,11 +62,6 @@ class HoldingFiles:
         for path in paths:
             self._files.unlink(path)
 
-    @property
-    def held_count(self) -> int:
-        """Number of files whose removal is delayed."""
-        return len(self._aside)
-
     def unlink(self, path: Path) -> None:
         """See ``Files``; delayed during a hold."""
         with self._lock:

@@ -40,14 +40,17 @@ async def test_tail_is_read_without_the_bucket(shelf: StoredObjects) -> None:
     entries = [make_entry([(1, 0), (2, 7)], 2, epoch=4), make_entry((2, 9))]
     shelf.add(entries, in_tail=True)
 
+    counts = shelf.cache.counts
     assert shelf.read_cached(1) == [make_batch(0, 2, epoch=4)]
+    first_bytes = counts.tail_bytes
     there = shelf.read_cached(2)
+    cached_bytes = counts.tail_bytes
     assert there is not None
     assert offsets_of(there) == [7, 9]
     assert there[0][8:] == make_batch(0, 2, epoch=4)[8:]
     assert await shelf.read(2) == there
     assert shelf.bucket.gets == []
-    assert shelf.cache.counts.tail_reads == 3
+    assert 0 < first_bytes < cached_bytes < counts.tail_bytes
 
 
 async def test_other_targets_get_their_own_base_offset_from_the_bucket(
