@@ -26,7 +26,7 @@ from gateway.config.queues import QueueConfig
 from gateway.config.settings import BrokerConfig, TopicDefaults
 from gateway.errors import StorageUnavailable
 from gateway.metadata.sql import SqlMetadata
-from gateway.model import PartitionIdentity, TopicName
+from gateway.model import TopicName
 from gateway.placement import SingleNode
 from gateway.queues.manager import Queue, QueueManager
 from gateway.queues.model import Delivery, DeliveryId, Outcome, QueueSettings
@@ -35,7 +35,7 @@ from gateway.records.record_run import RecordRun
 from gateway.topics.manager import TopicManager
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
-from tests.support.storage_host import NoDatabase
+from tests.support.storage_host import TopicsHost
 
 LEASE_MS = 300
 SENT_AT_ONCE = 20
@@ -48,7 +48,7 @@ def say(word: str, *numbers: object) -> None:
     os.write(1, f"{word} {' '.join(map(str, numbers))}\n".encode())
 
 
-class Node(NoDatabase):
+class Node(TopicsHost):
     """The parts, and one number per message that nobody sends twice."""
 
     def __init__(self, folder: Path, flush: str) -> None:
@@ -92,12 +92,6 @@ class Node(NoDatabase):
         if topic is None:
             topic = await self.topics.create(topic_name, partitions=2)
         return await self.queues.create(topic, settings)
-
-    def identify(self, partition_id: int) -> PartitionIdentity:
-        return self.topics.identify(partition_id)
-
-    def on_fault(self, error: BaseException) -> None:
-        raise error
 
     # --- load
 

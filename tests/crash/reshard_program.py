@@ -26,7 +26,7 @@ from gateway.groups.cursors import Commit, CursorManager, parse_group_key
 from gateway.groups.model import GroupName
 from gateway.metadata.sql import SqlMetadata
 from gateway.metadata.store import reconcile
-from gateway.model import PartitionIdentity, TopicName
+from gateway.model import TopicName
 from gateway.placement import SingleNode
 from gateway.shard_count import shard_count_of
 from gateway.slots import shard_of_group
@@ -34,7 +34,7 @@ from gateway.storage import Entry, OnDone
 from gateway.topics.manager import TopicManager
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
-from tests.support.storage_host import NoDatabase
+from tests.support.storage_host import TopicsHost
 
 GROUP_COUNT = 3_000
 POSITIONS_PER_GROUP = 3
@@ -44,7 +44,7 @@ def say(word: str, *numbers: object) -> None:
     os.write(1, f"{word} {' '.join(map(str, numbers))}\n".encode())
 
 
-class Node(NoDatabase):
+class Node(TopicsHost):
     """The parts of a node that keep positions."""
 
     async def open(self, folder: Path, flush: str, kill_at: int) -> None:
@@ -92,12 +92,6 @@ class Node(NoDatabase):
                 home += number == shard_of_group(*parse_group_key(key, 1)[0], self.shard_count)
         say("shards", self.shard_count)
         say("home", home)
-
-    def identify(self, partition_id: int) -> PartitionIdentity:
-        return self.topics.identify(partition_id)
-
-    def on_fault(self, error: BaseException) -> None:
-        raise error
 
 
 def kill_at_append(storage: SegmentLog, number: int) -> None:

@@ -4,16 +4,14 @@ from gateway.model import PartitionIdentity
 from gateway.topics.manager import TopicManager
 
 
-class NoDatabase:
-    """The part of ``gateway.storage.StorageHost`` for an index in a database: there is none."""
+class TopicsHost:
+    """A ``StorageHost`` that knows the topics; a fault of the storage fails the test.
+
+    There is no database for an index.
+    """
 
     node_id = 1
     metadata_url = ""
-
-
-class TopicsHost(NoDatabase):
-    """A ``StorageHost`` that knows the topics; a fault of the storage fails the test."""
-
     topics: TopicManager
 
     def identify(self, partition_id: int) -> PartitionIdentity:

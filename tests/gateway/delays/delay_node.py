@@ -11,7 +11,7 @@ from gateway.config.settings import BrokerConfig, TopicDefaults
 from gateway.delays.manager import DEFAULT_BOUNDS, DelayBounds, Delays
 from gateway.errors import StorageFull
 from gateway.metadata.sql import SqlMetadata
-from gateway.model import PartitionIdentity, Record, TopicName, parse_batch_header
+from gateway.model import Record, TopicName, parse_batch_header
 from gateway.partition import Partition, Write
 from gateway.placement import SingleNode
 from gateway.records.codec import Headers, decode_batch, encode_batch, encode_headers
@@ -21,7 +21,7 @@ from gateway.topics.manager import Topic, TopicManager
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
 from tests.gateway.kernel_in_memory import outcome
-from tests.support.storage_host import NoDatabase
+from tests.support.storage_host import TopicsHost
 
 
 class FullableLog(SegmentLog):
@@ -42,10 +42,9 @@ class FullableLog(SegmentLog):
         super().enqueue(entries, on_done, reserved=reserved)
 
 
-class World(NoDatabase):
+class World(TopicsHost):
     """Metadata and files live as long as the test; ``open`` is a start of the node."""
 
-    topics: TopicManager
     broker: Broker
     delays: Delays
     storage: StorageAdapter
@@ -86,14 +85,6 @@ class World(NoDatabase):
     async def restart(self) -> None:
         await self.close()
         await self.open()
-
-    def identify(self, partition_id: int) -> PartitionIdentity:
-        """See ``StorageHost``."""
-        return self.topics.identify(partition_id)
-
-    def on_fault(self, error: BaseException) -> None:
-        """See ``StorageHost``."""
-        raise error
 
     async def topic(self, name: str = "work", partitions: int = 1, **configs: str) -> Topic:
         found = self.topics.find(TopicName("default", name))

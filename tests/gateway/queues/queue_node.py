@@ -13,7 +13,7 @@ from gateway.config.queues import QueueConfig
 from gateway.config.settings import BrokerConfig, TopicDefaults
 from gateway.errors import StorageUnavailable
 from gateway.metadata.sql import SqlMetadata
-from gateway.model import PartitionIdentity, Record, TopicName
+from gateway.model import Record, TopicName
 from gateway.placement import Placement, SingleNode
 from gateway.queues.manager import Queue, QueueManager
 from gateway.queues.model import Delivery, DeliveryId, Outcome, QueueSettings
@@ -24,7 +24,7 @@ from gateway.testing.placement import SettablePlacement
 from gateway.topics.manager import Topic, TopicManager
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
-from tests.support.storage_host import NoDatabase
+from tests.support.storage_host import TopicsHost
 
 Headers = Sequence[tuple[str, bytes | None]]
 QUEUE_TOPIC = {"cleanup.policy": "queue", "queue.keep.ms": "300000"}
@@ -32,11 +32,10 @@ TURNS_MAX = 5_000
 ANSWER_S_MAX = 60
 
 
-class World(NoDatabase):
+class World(TopicsHost):
     """The parts of a node that queues need. ``open`` is a start, ``kill`` no clean stop."""
 
     broker: Broker
-    topics: TopicManager
     queues: QueueManager
     storage: SegmentLog
 
@@ -81,14 +80,6 @@ class World(NoDatabase):
     async def restart(self) -> None:
         await self.close()
         await self.open()
-
-    def identify(self, partition_id: int) -> PartitionIdentity:
-        """See ``StorageHost``."""
-        return self.topics.identify(partition_id)
-
-    def on_fault(self, error: BaseException) -> None:
-        """See ``StorageHost``."""
-        raise error
 
     # --- queues
 
