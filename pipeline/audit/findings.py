@@ -18,12 +18,15 @@ LAKE_UNKNOWN: Final = "lake-unknown"
 LAKE_DIFFERENT: Final = "lake-different"
 LAKE_AHEAD: Final = "lake-ahead"
 
-HOLES: Final = "holes"
-TIME_BACKWARDS: Final = "time-backwards"
-REMOVED_MEANWHILE: Final = "removed-meanwhile"
-NOT_IN_LAKE: Final = "not-archived"
-COMPACTED_SINCE: Final = "compacted-since"
-COMMIT_BELOW: Final = "commit-below-start"
+# Information, not errors.
+HOLES: Final = "holes"  # offsets that compaction or a delay has taken out
+TIME_BACKWARDS: Final = "time-backwards"  # a batch's last timestamp is below an earlier one's
+REMOVED_MEANWHILE: Final = (
+    "removed-meanwhile"  # retention removed offsets before they were read
+)
+NOT_IN_LAKE: Final = "not-archived"  # offsets behind the table's position
+COMPACTED_SINCE: Final = "compacted-since"  # rows of the table that compaction removed later
+COMMIT_BELOW: Final = "commit-below-start"  # a group's committed offset below the start
 
 WRONG: Final[dict[str, str]] = {
     MISSING: "offsets that no batch of the log has",
@@ -40,14 +43,6 @@ WRONG: Final[dict[str, str]] = {
     LAKE_UNKNOWN: "offsets of the table that the log does not have",
     LAKE_DIFFERENT: "rows whose time, key, value or headers are others than in the log",
     LAKE_AHEAD: "rows or positions of the table beyond what the log or the position says",
-}
-INFORMATIONAL: Final[dict[str, str]] = {
-    HOLES: "offsets that compaction or a delay has taken out",
-    TIME_BACKWARDS: "batches whose highest timestamp is below an earlier one's, in one file",
-    REMOVED_MEANWHILE: "offsets that retention removed while they were to be read",
-    NOT_IN_LAKE: "offsets behind the table's position",
-    COMPACTED_SINCE: "rows of the table that compaction has taken out of the log since",
-    COMMIT_BELOW: "a group's committed offset below the start of the partition",
 }
 LISTED_MAX: Final = 1_000  # findings kept of one kind, topic and partition; the rest is counted
 
