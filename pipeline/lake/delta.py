@@ -17,6 +17,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from gateway.clock import SystemClock
 from gateway.model import PartitionIdentity
+from pipeline.lake.expected_positions import ExpectedPositions
 from pipeline.lake.files import BAD_KIND, ROWS_KIND, LakeFile, Layout, TableKind
 from pipeline.lake.place import LakeUnavailable, storage_options, unavailable
 from pipeline.lake.port import (
@@ -44,7 +45,7 @@ class DeltaLake:
             in_path=kind.by_day,
         )
         self._job_id = job_id
-        self._expected: dict[str, int | None] = {}
+        self._expected = ExpectedPositions(self._position)
         wanted = columns.append(pa.field("day", pa.date32())) if kind.by_day else columns
         try:
             self._table = DeltaTable.create(
@@ -60,9 +61,7 @@ class DeltaLake:
 
     def position(self, identity: PartitionIdentity) -> int | None:
         """See ``Lake``."""
-        name = self._name(identity)
-        self._expected[name] = self._table.transaction_version(name)
-        return self._expected[name]
+        return self._expected.read(self._name(identity))
 
     def commit(
         self, files: Sequence[LakeFile], positions: Mapping[PartitionIdentity, int]
@@ -82,7 +81,7 @@ class DeltaLake:
                         app_transactions=[Transaction(*one) for one in moved.items()]
                     ),
                 )
-                self._expected |= moved
+                self._expected.move(moved)
                 self._table.update_incremental()
             except CommitFailedError:
                 # Of this job, which `_check_positions` finds, or of another that changed the
@@ -130,20 +129,19 @@ class DeltaLake:
             for file in files
         ]
 
+    def _position(self, name: str) -> int | None:
+        return self._table.transaction_version(name)
+
     def _overtake_unless_same(self, moved: Mapping[str, int]) -> None:
         """Reload the table. Error: ``Overtaken`` when it has other positions."""
-        for name in moved:
-            self._expected.setdefault(name, self._table.transaction_version(name))
+        self._expected.add_missing(moved)
         self._table.update_incremental()
         self._check_positions(moved)
 
     def _check_positions(self, moved: Mapping[str, int]) -> None:
         """Raise ``Overtaken`` when a position differs from the one that this run read or wrote."""
-        for name in moved:
-            if name not in self._expected:
-                continue
-            if self._table.transaction_version(name) != self._expected[name]:
-                raise overtaken(self.url, self._job_id)
+        if self._expected.differ(moved):
+            raise overtaken(self.url, self._job_id)
 
     def _check_schema(self, wanted: Schema) -> None:
         check_columns(self.url, _texts(self._table.schema()), _texts(wanted))

@@ -25,6 +25,7 @@ from pyiceberg.transforms import DayTransform, IdentityTransform
 
 from gateway.errors import RequestError
 from gateway.model import PartitionIdentity
+from pipeline.lake.expected_positions import ExpectedPositions
 from pipeline.lake.files import BAD_KIND, ROWS_KIND, LakeFile, Layout, TableKind
 from pipeline.lake.iceberg_reading import (
     NAMESPACE,
@@ -65,7 +66,7 @@ class IcebergLake:
         self._job_id = job_id
         self._location = location(url)
         self._catalog_url = catalog or default_catalog(url)
-        self._expected: dict[str, int | None] = {}
+        self._expected = ExpectedPositions(self._position)
         check_catalog(self._catalog_url)
         if not catalog:
             Path(urlsplit(self._location).path).parent.mkdir(parents=True, exist_ok=True)
@@ -85,21 +86,18 @@ class IcebergLake:
 
     def position(self, identity: PartitionIdentity) -> int | None:
         """See ``Lake``."""
-        name = position_name(identity)
-        self._expected[name] = self._positions.get(name)
-        return self._expected[name]
+        return self._expected.read(position_name(identity))
 
     def commit(
         self, files: Sequence[LakeFile], positions: Mapping[PartitionIdentity, int]
     ) -> None:
         """See ``Lake``."""
         moved = {position_name(identity): offset for identity, offset in positions.items()}
-        for name in moved:
-            self._expected.setdefault(name, self._positions.get(name))
+        self._expected.add_missing(moved)
         paths = [f"{self._location}/{file.path}" for file in files]
         with reaching_catalog(self.url):
             for _ in range(_TRIES_MAX):
-                if any(self._positions.get(one) != self._expected[one] for one in moved):
+                if self._expected.differ(moved):
                     raise overtaken(self.url, self._job_id)
                 try:
                     self._add(paths, {**self._positions, **moved})
@@ -108,7 +106,7 @@ class IcebergLake:
                     self._positions = self._read_positions()
                 else:
                     self._positions |= moved
-                    self._expected |= moved
+                    self._expected.move(moved)
                     return
         raise LakeUnavailable(f"{self.url}: others commit faster than rows are added")
 
@@ -164,6 +162,9 @@ class IcebergLake:
             transaction.add_files(paths, snapshot_properties=noted, check_duplicate_files=False)
             transaction.set_properties(noted)
         self._forbid_retries(self._table)
+
+    def _position(self, name: str) -> int | None:
+        return self._positions.get(name)
 
     def _read_positions(self) -> dict[str, int]:
         return positions_of(self._table, self._job_id)

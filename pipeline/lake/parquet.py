@@ -18,6 +18,7 @@ from uuid import uuid4
 from gateway.clock import SystemClock
 from gateway.errors import RequestError
 from gateway.model import PartitionIdentity
+from pipeline.lake.expected_positions import ExpectedPositions
 from pipeline.lake.files import BAD_KIND, ROWS_KIND, LakeFile, Layout, TableKind
 from pipeline.lake.merging import OneFile
 from pipeline.lake.place import LakeUnavailable, TablePlace, open_place, reaching
@@ -78,7 +79,7 @@ class ParquetLake:
         self.layout = Layout(kind.columns, in_path=False)
         self._kind = kind
         self._job_id = job_id
-        self._expected: dict[str, int | None] = {}
+        self._expected = ExpectedPositions(self._position)
         self._place = open_place(url)
         with reaching(url):
             self._content = read_content(self._place)
@@ -97,19 +98,16 @@ class ParquetLake:
 
     def position(self, identity: PartitionIdentity) -> int | None:
         """See ``Lake``."""
-        name = position_name(identity)
-        self._expected[name] = self._position(name)
-        return self._expected[name]
+        return self._expected.read(position_name(identity))
 
     def commit(
         self, files: Sequence[LakeFile], positions: Mapping[PartitionIdentity, int]
     ) -> None:
         """See ``Lake``."""
         moved = {position_name(identity): offset for identity, offset in positions.items()}
-        for name in moved:
-            self._expected.setdefault(name, self._position(name))
+        self._expected.add_missing(moved)
         self.change(Change(_stored(files), positions=moved))
-        self._expected |= moved
+        self._expected.move(moved)
 
     def listed(self) -> list[OneFile]:
         """Return the table's files for a compaction."""
@@ -143,9 +141,7 @@ class ParquetLake:
         return self._content.positions.get(self._job_id, {}).get(name)
 
     def _check(self, change: "Change") -> None:
-        is_moved = any(
-            self._position(name) != self._expected[name] for name in change.positions
-        )
+        is_moved = self._expected.differ(change.positions)
         if is_moved or any(path not in self._content.files for path in change.removed):
             raise overtaken(self.url, self._job_id)
 
