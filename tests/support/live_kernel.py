@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from gateway.auth.access_keys import AccessKeys
 from gateway.auth.login_policy import LoginPolicy
@@ -114,6 +114,35 @@ async def running_kernel(
             scrub=Scrub(topics, broker, 0),
         )
         yield LiveKernel(kernel, storage)
+
+
+class SocketClient(Protocol):
+    """A client of a test, with its end of the connection."""
+
+    @property
+    def writer(self) -> asyncio.StreamWriter: ...
+
+
+class StartedAdapter(Protocol):
+    """The part of an adapter that starts and stops it."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    adapter: StartedAdapter, storage: HeldStorage, clients: Sequence[SocketClient]
+) -> AsyncIterator[None]:
+    """Run an adapter; at the end release its storage and close the clients before it stops."""
+    await adapter.start()
+    try:
+        yield
+    finally:
+        storage.release()
+        await close_all(client.writer for client in clients)
+        await adapter.stop()
 
 
 async def close_all(writers: Iterable[asyncio.StreamWriter]) -> None:

@@ -26,7 +26,7 @@ from tests.support.kafka_wire import (
     produce_body,
     request,
 )
-from tests.support.live_kernel import close_all, running_kernel
+from tests.support.live_kernel import running_kernel, serving
 
 MIB = 1024 * 1024
 DEADLINE_S = 60.0
@@ -105,14 +105,9 @@ async def running(
         whole = await with_groups(kernel) if has_groups else kernel
         config = KafkaConfig.model_validate({"bind": "127.0.0.1:0", **(kafka or {})})
         adapter = KafkaAdapter(config, whole)
-        await adapter.start()
         live = Live(adapter, whole, storage)
-        try:
+        async with serving(adapter, storage, live.clients):
             yield live
-        finally:
-            storage.release()
-            await close_all(client.writer for client in live.clients)
-            await adapter.stop()
 
 
 async def with_groups(kernel: Kernel) -> Kernel:

@@ -16,7 +16,7 @@ from gateway.config.settings import BrokerConfig, NodeConfig, Settings
 from gateway.kernel import Kernel
 from tests.support import mqtt_wire as wire
 from tests.support.held_storage import HeldStorage
-from tests.support.live_kernel import close_all, running_kernel
+from tests.support.live_kernel import running_kernel, serving
 from tests.support.mqtt_wire import V5, Kind, Received
 
 DEADLINE_S = 60.0
@@ -128,11 +128,6 @@ async def running(
     parts = running_kernel(settings, ManualClock(), users=passwords, rules=rules)
     async with parts as (kernel, storage):
         adapter = MqttAdapter(config, kernel)
-        await adapter.start()
         live = Live(adapter, kernel, storage)
-        try:
+        async with serving(adapter, storage, live.clients):
             yield live
-        finally:
-            storage.release()
-            await close_all(client.writer for client in live.clients)
-            await adapter.stop()
