@@ -80,8 +80,8 @@ class WebSocketConfig(ListenerConfig):
     )
     hosts: tuple[str, ...] = Field(
         default=(),
-        description="Public DNS names by which clients may call while nobody is asked who he is; "
-        "IP addresses and names that are not public always may.",
+        description="Public DNS names by which clients may call while login is not required; IP "
+        "addresses and names that are not public are always accepted.",
     )
     control_frames_max: int = Field(
         default=100,

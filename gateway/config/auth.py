@@ -10,7 +10,7 @@ _DAY_MS: Final = 86_400_000
 
 
 class AuthRule(FrozenConfig):
-    """One rule of `[[auth.rules]]`: who may, or may not, do what to which resource."""
+    """One rule of `[[auth.rules]]`: it allows or denies users an operation on resources."""
 
     principal: str = Field(
         default="*", min_length=1, description="User name, `ANONYMOUS`, or `*` for everybody."

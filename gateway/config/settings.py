@@ -225,7 +225,7 @@ class TopicDefaults(FrozenConfig):
 
 
 class RetentionConfig(FrozenConfig):
-    """Removing what is older, or more, than topics allow."""
+    """Deletion of records beyond a topic's time or size limit."""
 
     interval_ms: int = Field(
         default=300_000, ge=100, description="Milliseconds between two passes over all topics."

@@ -1,8 +1,8 @@
 """Authentication: by password, by certificate, or by enhanced authentication (SCRAM).
 
-Where login is not required anybody is let in: a user's name needs its password all the same, and
-a name that is no user's counts for nothing. A name that was checked is the principal's, and what
-``%u`` stands for.
+Where login is not required, every client is accepted. The name of a user still needs that user's
+password, and a name that belongs to no user is ignored. A checked name is the client's principal,
+and the value of ``%u``.
 """
 
 from typing import Final

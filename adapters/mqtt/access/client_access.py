@@ -1,16 +1,16 @@
 """Rights to publish and subscribe: stored rules, the config's ``acl``, ``acl_default``.
 
-A stored rule that denies comes first, so that somebody can be shut out at any time; then the
-first rule of ``acl`` that matches; then a stored rule that allows; then ``acl_default``. What
-they allow, the gateway's ``Authorizer`` may still refuse where a rule selects the log's topic by
-route: WRITE to publish, READ to subscribe. Where none of them says anything (``acl_default`` is
-not set), the ``Authorizer`` decides alone. Super users may do everything. Answers are kept per
+A stored rule that denies comes first, so that a client can be denied at any time; then the first
+rule of ``acl`` that matches; then a stored rule that allows; then ``acl_default``. The gateway's
+``Authorizer`` may still refuse a client that they allow, where a rule of its own selects the topic
+of the log: WRITE to publish, READ to subscribe. Where none of them decides (``acl_default`` is not
+set), the ``Authorizer`` decides alone. Super users may do everything. Answers are kept per
 connection until the authorizer's revision changes.
 
-A subscription is a filter, and rules are filters too: an ``allow`` matches what it covers
-wholly, a ``deny`` matches whatever it has a topic in common with. So nobody reads through ``#``
-what is denied to him, and no message is checked when it is delivered: ``reading`` looks at
-subscriptions again when rules change.
+A subscription is a filter, and rules are filters too: an ``allow`` matches a filter that it covers
+wholly, a ``deny`` matches any filter that has a topic in common with it. So no client reads a
+denied topic through ``#``, and no message is checked on delivery: ``reading`` checks subscriptions
+again when rules change.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -81,11 +81,11 @@ class ClientAccess:
             return refusal
 
     def rules_allow_all(self, topics: Sequence[bytes], qos: int) -> bool:
-        """Say whether all is well with topics but for ``may_write`` to where they lead.
+        """Return whether the rules allow all topics; ``may_write`` checks their topics of the log.
 
-        Without rules about the client one look is for all. False for the server's own topics,
-        ``$delayed/`` among them: ``publish_refusal`` says of each what is to become of it.
-        With rules, each is asked for with where it leads, and ``may_write`` has nothing to add.
+        Without rules about the client one check is enough for all. False if one is a topic of the
+        server, such as ``$delayed/``: then ``publish_refusal`` decides on each. With rules each
+        topic is checked together with its topic of the log, and ``may_write`` adds nothing.
         """
         revision = self._access.authorizer.revision
         if self._revision != revision:
@@ -100,9 +100,9 @@ class ClientAccess:
         return slashes < self._access.config.topic_levels_max
 
     def may_write(self, log_topics: Iterable[str]) -> bool:
-        """Say whether the client may publish to what leads to these topics of the log.
+        """Return whether the client may publish to names of these topics of the log.
 
-        It is asked after ``rules_allow_all``.
+        Call it after ``rules_allow_all``.
         """
         if self._has_rules and not self._is_super_user:
             return True
@@ -191,10 +191,10 @@ class ClientAccess:
         return stored or self._access.default
 
     def _may(self, operation: Operation, log_topic: str, *, answer: bool | None) -> bool:
-        """Say whether a topic of the log is open to what rules for MQTT topics allow.
+        """Return whether a topic of the log is allowed, too.
 
-        ``answer`` is True where they allow it explicitly: only rules for the topic of the log
-        can refuse it then.
+        ``answer`` is True where rules for MQTT topics allow the operation explicitly: then only
+        rules for the topic of the log can refuse it.
         """
         authorizer = self._access.authorizer
         if answer and not authorizer.has_rule(ResourceType.TOPIC, log_topic):
@@ -220,7 +220,7 @@ class Access:
     def of_client(
         self, client_id: str, username: str | None, principal: Principal
     ) -> ClientAccess:
-        """Return what one client may do. ``username`` is None for who was not asked."""
+        """Return the access of one client. ``username``: None if it was not asked for one."""
         rules = [
             compiled
             for rule in self.config.acl

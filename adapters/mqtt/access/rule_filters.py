@@ -1,4 +1,4 @@
-"""Filters of rules: what they cover, what they have in common, and whom their placeholders mean.
+"""Filters of rules: covering, overlap, and placeholders for the client's names.
 
 A filter is a sequence of levels here. ``%c`` is the client identifier, ``%u`` the user name.
 """
@@ -67,10 +67,10 @@ def applies(
 ) -> bool:
     """Say whether a rule is about a topic name to publish to, or a filter to subscribe to.
 
-    Of a filter an ``allow`` must cover all, and a ``deny`` only a part. A name is covered or it
-    has nothing in common with the rule, so for that both come to the same. A rule that is exact
-    is about its own filter only; but a shared subscription, which leaves no message out, is
-    denied what has a topic in common with it.
+    An ``allow`` must cover the whole filter; a ``deny`` needs one topic in common with it. For a
+    name both are the same. An exact rule applies to its own filter only. The exception is a shared
+    subscription, which cannot leave messages out: a ``deny`` applies to it if they have a topic in
+    common.
     """
     if rule.is_exact and (rule.allows or not is_shared):
         return (rule.subscribes if to_subscribe else rule.publishes) and rule.levels == tuple(
@@ -96,9 +96,9 @@ def levels_for(
 ) -> tuple[str, ...] | None:
     """Put the client's own names into a rule's filter; None when it cannot be meant.
 
-    A name with a wildcard, a ``/`` or a ``$`` in front would change what the filter matches, and
-    nobody may choose that by his client identifier: such an ``allow`` matches nothing, and such
-    a ``deny`` takes any name in that level's place.
+    A name that has a wildcard or a ``/``, or begins with ``$``, would change which topics the
+    filter matches, and a client must not choose that by its identifier. With such a name an
+    ``allow`` matches nothing, and a ``deny`` matches any name in that level's place.
     """
     names = {"%c": client_id, "%u": username or ""}
     levels = []

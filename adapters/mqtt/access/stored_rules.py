@@ -1,7 +1,7 @@
-"""The rules for MQTT topics that the gateway keeps, found by whom they are about.
+"""Stored rules for MQTT topics, indexed by user and client identifier.
 
-There may be thousands, and a hundred thousand clients: rules that mean the same for all are
-compiled once, and a client looks only at those for it, its user, or everybody.
+There may be thousands of rules and a hundred thousand clients. Rules without a placeholder or an
+address are compiled once, and a client checks only the rules for itself, its user, or everybody.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

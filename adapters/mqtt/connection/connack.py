@@ -20,12 +20,13 @@ class Agreed(NamedTuple):
 
 
 def connack(asked: Connect, agreed: Agreed, config: MqttConfig, *, is_present: bool) -> Connack:
-    """Return the packet that lets a client in; what is as it asked, or the default, is left out.
+    """Return the packet that accepts a client, without values that are requested or default ones.
 
-    The identifier only when we made it (MQTT-3.2.2-16), the session's expiry only when it is
-    another (3.2.2.3.2), the keep alive too (MQTT-3.2.2-21). Maximum QoS, Retain Available and
-    those of subscriptions are never there: all is served, which is what their absence says
-    (3.2.2.3.4 and following). So a client with a Maximum Packet Size of 16 gets in.
+    It has the client identifier only when the server assigned it (MQTT-3.2.2-16), and session
+    expiry and keep alive only when they differ from the request (3.2.2.3.2, MQTT-3.2.2-21). It
+    never has Maximum QoS, Retain Available and the properties about subscriptions: all of these
+    are available, which their absence means (3.2.2.3.4 and following). So a client with a Maximum
+    Packet Size of 16 can connect.
     """
     if asked.version is not Version.V5:
         return Connack(session_present=is_present)
@@ -46,9 +47,9 @@ def connack(asked: Connect, agreed: Agreed, config: MqttConfig, *, is_present: b
 
 
 def _response_information(asked: Connect, client_id: str) -> str | None:
-    """Return where a client may have its answers sent (section 3.2.2.3.15), if it asked.
+    """Return the topic prefix for a client's responses (section 3.2.2.3.15), if it asked for one.
 
-    None for an identifier that is no level of a topic name, or too long to be one.
+    None for a client identifier that cannot be a level of a topic name, or is too long.
     """
     if not asked.request_response_information or _NO_LEVEL.search(client_id):
         return None

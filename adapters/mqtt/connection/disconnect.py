@@ -1,4 +1,4 @@
-"""DISCONNECT (section 3.14): what it says of the session and the will."""
+"""DISCONNECT (section 3.14): its effect on the session and the will."""
 
 from typing import Protocol
 

@@ -69,7 +69,7 @@ class WebSocketConnection(MqttConnection):
         self._read_frames()
 
     def _read_frames(self) -> None:
-        """Take frames of what was read, so many that others have their turn soon."""
+        """Take a bounded number of frames of the read bytes, so that others are served soon."""
         taken_count = 0
         while (
             self._unread
@@ -127,7 +127,7 @@ class WebSocketConnection(MqttConnection):
             self.note("WebSocketHandshake", f"{response.status_code} {request.path[:80]!r}")
 
     def _refusal_of(self, request: Request) -> str | None:
-        """Return what is said to a web page that may not connect; None for all others."""
+        """Return the response to a web page that may not connect; None for all other clients."""
         config = self._config
         host = next(iter(request.headers.get_all("Host")), None)
         origin = next(iter(request.headers.get_all("Origin")), None)

@@ -1,4 +1,4 @@
-"""A client whose name is known: its session is opened, and CONNACK goes when that is kept."""
+"""Admission of a client whose name is known: open its session, send CONNACK when it is durable."""
 
 import secrets
 from dataclasses import replace
@@ -103,7 +103,7 @@ def _check_owner(connection: MqttConnection, username: str | None) -> None:
 
 
 def _check_will(connection: MqttConnection, will: Will) -> None:
-    """Refuse a will that could not be published, while there is somebody to be told."""
+    """Refuse a will that could not be published, while the client can still get the reason."""
     assert connection.access is not None
     refusal: GatewayError | None
     refusal = connection.access.publish_refusal(will.topic.encode(), will.qos)

@@ -1,7 +1,7 @@
 """AUTH (section 3.15): enhanced authentication by SCRAM, before CONNACK and anew later (4.12).
 
-While a client authenticates anew it goes on publishing and receiving as who it was. It must end
-as the same user: a session belongs to one.
+While a client authenticates again it continues to publish and receive as its former user. It must
+end as the same user, because a session belongs to one user.
 """
 
 from functools import partial

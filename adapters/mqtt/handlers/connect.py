@@ -1,7 +1,8 @@
-"""CONNECT (section 3.1): who it is, what it may do, which session it gets.
+"""CONNECT (section 3.1): authentication, access rules and session of a client.
 
-The order of refusals: the node drains, too many come at once, the client identifier, the
-authentication, the will; then the session is opened, and CONNACK goes when it is kept.
+Reasons to refuse are checked in this order: the node drains, too many connections per second, the
+client identifier, the authentication, the will. Then the session is opened, and CONNACK is sent
+when it is durable.
 """
 
 from functools import partial
@@ -22,7 +23,7 @@ from gateway.errors import GatewayError, as_value
 
 
 def handle(connection: MqttConnection, connect: Connect) -> None:
-    """Take the first packet; whatever comes behind it waits for CONNACK."""
+    """Process the first packet; all later ones wait for CONNACK."""
     connection.begin(connect)
     if connection.adapter.is_draining:
         connection.hurry()

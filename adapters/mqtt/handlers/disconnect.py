@@ -1,4 +1,4 @@
-"""DISCONNECT (section 3.14): the client goes, with its will or without it."""
+"""DISCONNECT (section 3.14): end of the connection, with or without the will."""
 
 from adapters.mqtt.connection.connection import MqttConnection
 from adapters.mqtt.connection.disconnect import apply_disconnect

@@ -1,8 +1,9 @@
 """SUBSCRIBE and UNSUBSCRIBE of many filters, served over turns of the loop.
 
-A packet may bear hundreds of thousands of filters. What is small is served as it comes; of the
-rest some milliseconds are, then others come, and the connection's next packets wait. First all
-filters are checked, as what ends the connection must change nothing, then they are worked on.
+A packet may have hundreds of thousands of filters. A small one is served at once. A large one is
+served for some milliseconds at a time; other connections are served in between, and the
+connection's next packets wait. All filters are checked before the first is processed, because a
+packet that ends the connection must change nothing.
 """
 
 from collections.abc import Callable
@@ -17,24 +18,24 @@ class FilterWork(Protocol):
     """A packet with filters: ``step`` says which of them. Its answer goes when all is kept."""
 
     def check(self, step: slice) -> None:
-        """Look at some filters; nothing is changed. Error: ``MqttError`` ends the connection."""
+        """Check some filters without a change. Error: ``MqttError`` ends the connection."""
         ...
 
     def take(self, step: slice, on_kept: Callable[[], None]) -> None:
-        """Work on some; ``on_kept`` is called once, when that is kept or refused."""
+        """Process some; ``on_kept`` is called once, when they are durable or refused."""
         ...
 
     def answer(self) -> None:
-        """Send the answer: all is kept or refused, and the client is there."""
+        """Send the answer: all filters are durable or refused, and the client is connected."""
         ...
 
 
 def serve(connection: MqttConnection, work: FilterWork, count: int) -> None:
-    """Do work of ``count`` filters: now, or over turns in which nothing more is served.
+    """Process ``count`` filters: now, or over several turns of the loop.
 
-    What the client has published before is kept, and handed out, first: to a filter of its own it
-    comes before that begins, and before it ends. Many small packets of one read are like a large
-    one. Error: ``MqttError``.
+    Earlier publishes of the same client are made durable and delivered first. So a subscription of
+    the client begins after them, and an unsubscribed filter still gets them. Many small packets of
+    one read are treated like a large one. Error: ``MqttError``.
     """
     if connection.inbound.is_pending:
         connection.inbound.wait_until_kept(partial(_serve_after, connection, work, count))
@@ -43,7 +44,7 @@ def serve(connection: MqttConnection, work: FilterWork, count: int) -> None:
 
 
 def _serve_after(connection: MqttConnection, work: FilterWork, count: int) -> None:
-    """Do what has waited for publishes of the same client."""
+    """Process the filters that waited for publishes of the same client."""
     if connection.is_closing:
         return
     connection.node.feeds.push_held()
@@ -80,7 +81,7 @@ class _Steps:
 
     @property
     def are_over(self) -> bool:
-        """Whether all is done; who has closed meanwhile keeps what it has got so far."""
+        """Whether all is done; a client that has closed keeps the filters that were processed."""
         return self._taken >= self._count or self._connection.is_closing
 
     def go(self) -> None:

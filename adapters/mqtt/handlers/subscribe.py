@@ -22,7 +22,7 @@ _RETAINED_NEVER: Final = 2
 
 
 def handle(connection: MqttConnection, packet: Subscribe) -> None:
-    """Subscribe to what is allowed. Errors: ``MqttError`` for a shared one with No Local."""
+    """Subscribe to the allowed filters. Errors: ``MqttError`` for a shared one with No Local."""
     serve(connection, _SubscribeWork(connection, packet), len(packet.requests))
 
 
@@ -109,7 +109,7 @@ class _SubscribeWork:
         return ReasonCode.NOT_AUTHORIZED
 
     def _quota_refusal(self, added: int, added_bytes: int) -> ReasonCode | None:
-        """Say no to one more filter; ``added_bytes`` has its bytes too."""
+        """Return the refusal of one more filter at a limit, if any; ``added_bytes`` includes it."""
         session, limits = self._connection.session, self._connection.config.session
         assert session is not None
         if len(session.subscriptions) + added >= limits.subscriptions_max:

@@ -1,11 +1,11 @@
 """Messages in flight to one client at QoS 1 and 2, and their packet identifiers.
 
-A message gets a sequence number when it leaves; its packet identifier is that number modulo
-65,535, plus 1. So a run of messages takes a run of identifiers, and after a crash the same
-messages have the same ones. Nothing of a message is kept here but where it lies in the log.
+A message gets a sequence number when it is sent; its packet identifier is that number modulo
+65,535, plus 1. So a run of messages has consecutive identifiers, and after a crash the same
+messages have the same ones. Of a message only its position in the log is kept here.
 
-A restart goes back to the state that was kept last. What was settled since then is on its way
-again, so its identifiers are free when a state that says so is kept, and not before.
+A restart goes back to the state that was stored last. Messages that were settled after it are in
+flight again. So their identifiers are free only when a state in which they are settled is stored.
 """
 
 from bisect import bisect_right
@@ -107,7 +107,7 @@ class Outbox:
 
     @property
     def wants_state_kept(self) -> bool:
-        """Whether many identifiers only wait for a state to be kept: sooner than checkpoints."""
+        """Whether many identifiers wait for a stored state, sooner than by a checkpoint."""
         return self.base - self.written_base > PACKET_ID_MAX // STATES_PER_ROUND
 
     def write(self) -> int:
@@ -166,10 +166,10 @@ class Outbox:
         self.received.intersection_update(range(self.base, self.next_seq))
 
     def settle(self, packet_ids: Sequence[int], qos: int) -> int:
-        """PUBACK (QoS 1) or PUBCOMP (2) came; return how many of them ended a delivery.
+        """Process PUBACK (QoS 1) or PUBCOMP (2); return how many of them ended a delivery.
 
-        Identifiers of nothing on its way are passed over: a client may say it twice after a
-        reconnect. Errors: ``MqttError`` when the acknowledgement is of the other QoS.
+        Identifiers without a message in flight are skipped: a client may repeat an acknowledgement
+        after a reconnect. Errors: ``MqttError`` when the acknowledgement is of the other QoS.
         """
         if self._is_next_run(packet_ids, qos):
             end = self.base + len(packet_ids)
@@ -195,11 +195,11 @@ class Outbox:
     def receive(
         self, packet_ids: Sequence[int], reason_codes: Sequence[int] | None
     ) -> tuple[list[int], list[int]]:
-        """PUBREC came; return (identifiers to release, identifiers of nothing on its way).
+        """Process PUBREC; return (identifiers to release, identifiers without a message in flight).
 
-        A refusal (0x80 and above) ends the delivery (MQTT 5.0 section 4.3.3); one of nothing on
-        its way is passed over, for PUBREL never follows it. Error: ``MqttError`` when the message
-        is of QoS 1.
+        A refusal (0x80 and above) ends the delivery (MQTT 5.0 section 4.3.3). A refusal without a
+        message in flight is skipped, because PUBREL never follows a refusal. Error: ``MqttError``
+        when the message is of QoS 1.
         """
         release, unknown = [], []
         codes = reason_codes or (0,) * len(packet_ids)
@@ -267,9 +267,9 @@ class Outbox:
         ]
 
     def unsettled(self, from_seq: int = 0) -> Iterator[Unsettled]:
-        """Yield what is on its way, in the order in which it left, in parts of one state.
+        """Yield the messages in flight in sending order, in parts of one state.
 
-        From ``from_seq`` on. Nothing is settled meanwhile.
+        From ``from_seq`` on. Nothing may be settled meanwhile.
         """
         lowest = max(self.base, from_seq)
         begin = max(bisect_right(self.inflight, lowest, key=_first_seq) - 1, 0)
@@ -327,7 +327,7 @@ class Outbox:
         return True
 
     def _advance(self, base: int) -> None:
-        """Move the lower end up over what is settled, and forget runs that are whole."""
+        """Move the lower end past settled messages, and forget runs that are settled wholly."""
         done = self.done
         if done.count:
             first, last = next(iter(done))

@@ -1,10 +1,9 @@
-"""The way in for who waits for each PUBACK: one QoS 1 PUBLISH at a time, much like the last one.
+"""Publishes of clients that wait for each PUBACK: one QoS 1 PUBLISH at a time, like the last one.
 
-There is no run to gain by then, so what many such clients bring in one turn of the loop is taken
-together: gathered until the coalescer appends its round, stored as ``SingleRecords``, and
-acknowledged in one go. What a message depends on (its route, its rights, what is the same in all
-records of its publisher) is looked up once, and holds until a revision changes; whatever is odd
-goes the way of ``inbound``.
+Such a client never sends a run. So the packets of many such clients in one turn of the loop are
+processed together: gathered until the coalescer appends its round, stored as ``SingleRecords``,
+and acknowledged together. The route, the rights and the common part of a publisher's records are
+looked up once and kept until a revision changes. Any unusual packet is published by ``inbound``.
 """
 
 from collections.abc import Callable, Sequence
@@ -70,7 +69,7 @@ class OneInFlightBatches:
     def admit(
         self, connection: OneInFlightConnection, likeness: Likeness, packet: Packet
     ) -> None:
-        """Take what is like ``packet`` from now on, unless that is to go as ``packet`` did."""
+        """Take packets like ``packet`` from now on, unless they go the way of ``packet`` itself."""
         topic, access = likeness.topic, connection.access
         if (
             type(packet) is not PublishRun

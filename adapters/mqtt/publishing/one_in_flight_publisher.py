@@ -153,7 +153,7 @@ class OneInFlightPublisher:
         self.take: Callable[[bytes], None] = taking.send
 
     def begin(self) -> None:
-        """Take what is read from now on; see ``MqttConnection.receive``."""
+        """Take the bytes of reads from now on; see ``MqttConnection.receive``."""
         connection = self.connection
         connection.publisher = self
 
@@ -164,10 +164,10 @@ class OneInFlightPublisher:
             del self.take  # its generator knows this publisher, and rings are not freed at once
 
     def _taking(self) -> Generator[None, bytes, None]:
-        """Take what reads bring, until something else comes: see ``leave``.
+        """Take the bytes of reads until a different packet comes: see ``leave``.
 
-        A generator, whose ``send`` the transport calls: what each read is compared with is in
-        locals, and none needs a frame of its own.
+        A generator, whose ``send`` the transport calls: the values that each read is compared with
+        are local variables, and no read needs a frame of its own.
         """
         connection = self.connection
         waiting, begin, tail = self._lane.waiting, self._lane.begin, self._tail
@@ -204,10 +204,11 @@ class OneInFlightPublisher:
         return len(data) != self._size_bytes and self._resize(len(data))
 
     def _resize(self, size_bytes: int) -> bool:
-        """Be ready for packets of another size; False when they are none for this way.
+        """Prepare for packets of another size; False when they cannot be taken here.
 
-        Nor is the first one while what came before it, another way, is not acknowledged, or its
-        acknowledgement not sent. Nothing comes that way later, but for who has left.
+        The first packet cannot be taken while an earlier one, published by ``inbound``, is not
+        acknowledged, or its acknowledgement is not sent. Later packets are published by
+        ``inbound`` only after ``leave``.
         """
         if (
             size_bytes > self._bytes_max
@@ -239,7 +240,7 @@ class OneInFlightPublisher:
         return run
 
     def leave(self) -> None:
-        """Something else comes on the connection: what is on its way stands in line from now."""
+        """Stop, as another packet comes: the packet in flight joins the order of ``inbound``."""
         self._end()
         if self.data is not None:
             self._gathering.fill()

@@ -1,8 +1,8 @@
-"""Wills that wait: what is published for a client that has gone, once its delay is over.
+"""Pending wills: messages that are published for disconnected clients after a delay.
 
-The delay is the will's or the session's expiry, whichever ends first (MQTT 5.0 section 3.1.3.2.2),
-and counts by the monotonic clock, so that no step of the wall clock moves it. A client that is
-back in its session in time takes its will along (MQTT-3.1.3-9).
+A will waits for its delay or for the end of the session, whichever comes first (MQTT 5.0 section
+3.1.3.2.2). The time is counted by the monotonic clock, so no step of the wall clock moves it. A
+client that resumes its session in time cancels its will (MQTT-3.1.3-9).
 
 A will as bytes, for the session store (integers are big-endian):
 
@@ -37,7 +37,7 @@ _MS_PER_S: Final = 1_000
 
 
 def delay_s(will: Will, session_expiry_interval_s: int) -> int:
-    """Return how long a will waits: the end of the session comes first when it is nearer."""
+    """Return the delay of a will: its own, or the session's expiry when that is shorter."""
     return min(will.delay_interval, session_expiry_interval_s)
 
 

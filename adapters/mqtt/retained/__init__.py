@@ -1,1 +1,1 @@
-"""Retained messages: kept, and sent to who subscribes."""
+"""Retained messages: stored, and sent to new subscriptions."""

@@ -23,7 +23,7 @@ _NO_OFFSET: Final = -1
 
 
 def wants_runs(session: "SessionPort", subscription: Subscription) -> bool:
-    """Say whether each message is to be looked at: who published it, or its topic's alias."""
+    """Return whether each message is checked on its own: for its publisher, or a topic alias."""
     connection = session.connection
     assert connection is not None
     return subscription.no_local or connection.topic_alias_maximum > 0
@@ -106,7 +106,7 @@ def _send_stretch(
 
 
 class _Packets:
-    """The packets of a stretch. Those of equal sizes share what is in front of the topic."""
+    """Packets of a stretch. Packets of equal sizes share the bytes before the topic."""
 
     def __init__(self, stretch: RetainedStretch, qos: int, properties: bytes) -> None:
         self.topics, self._payloads = stretch.topics, stretch.payloads

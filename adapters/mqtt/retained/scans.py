@@ -42,10 +42,10 @@ class RetainedScans:
             send_part(session, run, 0, 1, retain=True, identifiers=identifiers)
 
     def send(self, session: "SessionPort") -> None:
-        """Send the next pages of what a session's new subscriptions wait for, once in a turn.
+        """Send the next pages to a session's new subscriptions, once in a turn of the loop.
 
-        A read may bring thousands of acknowledgements, each of which says to go on; what is
-        journaled waits for the turn's end, and nothing but this bounds it until then.
+        A read may bring thousands of acknowledgements, and each calls this. Journaled messages
+        wait for the end of the turn, and only this limit bounds them until then.
         """
         if session in self._scanning:
             return

@@ -1,8 +1,9 @@
-"""Writes down what left in a turn of the loop: journals of sessions, entries of shared lanes.
+"""Writer of the messages sent in a turn of the loop: session journals, entries of shared lanes.
 
-All of a turn is one append, unless it is much: then it is several, none much larger than a
-bound, so that no session's names or lists can make the storage refuse what is another's. The
-lanes come first: after a crash they know what was dealt out, and what no session has is free.
+All of a turn is one append, unless it is large: then it is several, none much larger than a
+bound, so that no session's long names or lists can make the storage refuse another session's
+records. The lanes come first: after a crash they know which messages were dealt out, and those
+that no session has are free.
 """
 
 import asyncio
@@ -75,9 +76,9 @@ class JournalWriter:
         self.write()
 
     def write(self) -> None:
-        """Write down what was added; send it now, or when it is kept.
+        """Store the added messages; send them now, or when they are durable.
 
-        What cannot be written is refused as by a full disk: for whom it is, and nobody else.
+        Messages that cannot be stored are refused as by a full disk, for their own session only.
         """
         journals, self._journals = self._journals, []
         if not journals and not self._lanes.is_pending:

@@ -1,11 +1,11 @@
-"""Redelivery: what was on its way when a client went is sent again, in order, with DUP.
+"""Redelivery: messages in flight at the end of a connection are sent again, in order, with DUP.
 
-The messages are read from where they lie (the log, or the retained messages), and have the same
-packet identifiers as before (MQTT 5.0 section 4.4). What was cut off meanwhile counts as
-acknowledged, and so does what has expired, but not at QoS 2 (MQTT-4.3.3-7). What PUBREC came for
-goes on with PUBREL, and its PUBLISH never comes again (section 4.3.3). The window is the new
-connection's: no more than its Receive Maximum are on their way at a time (section 4.9), and no
-more bytes than it keeps up with.
+The messages are read again from the log or the retained messages, and have the same packet
+identifiers as before (MQTT 5.0 section 4.4). A message that is no longer in the log counts as
+acknowledged; so does an expired one, except at QoS 2 (MQTT-4.3.3-7). A message with a received
+PUBREC continues with PUBREL, and its PUBLISH is never sent again (section 4.3.3). The window is
+that of the new connection: at most its Receive Maximum of messages are in flight (section 4.9),
+and no more bytes than the client keeps up with.
 """
 
 import asyncio
@@ -39,10 +39,10 @@ def redeliver(
 
 
 class _Redelivery:
-    """One client's. Acknowledgements come in while it runs, also of what is not sent again yet.
+    """Redelivery to one client. Acknowledgements arrive meanwhile, also of messages not yet resent.
 
-    So what is due is looked up after each wait. It ends where the session stood at first:
-    nothing new leaves meanwhile.
+    So the due messages are looked up again after each wait. It ends at the session's first
+    position: no new message is sent meanwhile.
     """
 
     def __init__(self, session: "SessionPort", connection: "SessionConnection") -> None:
@@ -57,7 +57,7 @@ class _Redelivery:
         return self._session.connection is not self._connection
 
     def release(self) -> None:
-        """Send PUBREL for all that PUBREC came for; they take no part of the window."""
+        """Send PUBREL for each received PUBREC; these take no part of the window."""
         ids = [packet_id_of(seq) for seq in sorted(self._outbox.received)]
         if ids:
             version = self._connection.version
@@ -77,7 +77,7 @@ class _Redelivery:
             self._session.go_on()
 
     def _next_due(self, seq: int) -> Unsettled | None:
-        """Return what is to be sent again first, from ``seq`` on."""
+        """Return the first messages to be sent again, from ``seq`` on."""
         parts = self._outbox.unsettled(seq)
         return next((one for one in parts if not one.is_received), None)
 

@@ -1,7 +1,7 @@
-"""The registry of sessions: who is connected, who may come back, and until when.
+"""Registry of sessions: the connected ones, and the disconnected ones with their deadlines.
 
-A session that outlives its connection is written down before its client hears of it. Deadlines
-count by the monotonic clock while the node runs; across a restart, by the wall clock.
+A session that outlives its connection is stored before CONNACK is sent. Deadlines count by the
+monotonic clock while the node runs; across a restart, by the wall clock.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Sessions:
     # --- start and stop
 
     async def load(self) -> None:
-        """Read what was written down; all clients are away until they come back."""
+        """Load the stored sessions; all clients count as disconnected until they connect."""
         context = self._context
         await restore(context, self._sessions)
         now_unix_ms = context.clock.unix_ms()
@@ -76,7 +76,7 @@ class Sessions:
 
     @property
     def count(self) -> int:
-        """Sessions of connected clients and of those who may come back."""
+        """Number of sessions of connected clients and of clients that may resume theirs."""
         return len(self._sessions)
 
     @property
@@ -101,7 +101,7 @@ class Sessions:
     def open(self, connect: Connect, connection: SessionConnection, on_done: OnOpen) -> None:
         """Find or make the session of a client; ``on_done`` gets (session, session present).
 
-        A connection that has the session now is told that it was taken over (MQTT-3.1.4-3).
+        A connection that has the session now gets the reason Session taken over (MQTT-3.1.4-3).
         Errors (as the third argument): ``Overloaded``, ``StorageUnavailable``.
         """
         client_id = connect.client_id
@@ -233,14 +233,14 @@ class Sessions:
     # --- deadlines and checkpoints
 
     def checkpoint(self) -> None:
-        """Write down what sessions have acknowledged and read since the last time."""
+        """Store the acknowledgements and read positions of sessions since the last time."""
         self._context.write_journals()  # before the positions that have passed them
         self._context.endings.sweep()
         self._context.store.remove_again(self._sessions.get)
         self._checkpoint_some(len(self._context.dirty), CHECKPOINTS_PER_TURN_MAX)
 
     def _checkpoint_some(self, count: int, turn_max: int) -> None:
-        """Write ``count`` down over several turns; what is refused waits for the next time."""
+        """Store ``count`` sessions over several turns; a refused one is stored the next time."""
         dirty = self._context.dirty
         for _ in range(min(len(dirty), count, turn_max)):
             session = dirty.pop()

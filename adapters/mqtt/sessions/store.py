@@ -60,7 +60,7 @@ log = structlog.get_logger()
 
 
 class SessionStore:
-    """Writes sessions down. Nothing here waits: who must wait hands an ``on_done`` in."""
+    """Stores sessions. Nothing here waits: a caller that must wait passes an ``on_done``."""
 
     def __init__(self, stream: ShardedStream) -> None:
         self.stream = stream
@@ -72,19 +72,19 @@ class SessionStore:
         on_done: OnDone,
         beside: Sequence[Part] = (),
     ) -> None:
-        """Write down what leaves in one turn, or a part of that, all or none of it.
+        """Store the messages that are sent in one turn, or a part of them, all or none.
 
-        Records are (client identifier, first sequence number, value). ``beside`` is what the
-        lanes of shared subscriptions say of it. Errors: as ``InternalStream.put``.
+        Records are (client identifier, first sequence number, value). ``beside`` has the entries
+        of the lanes of shared subscriptions. Errors: as ``InternalStream.put``.
         """
         items = [(run_key(client_id, seq), value) for client_id, seq, value in records]
         self.stream.put(items, on_done, beside=beside)
 
     def put_state(self, session: "SessionPort", on_done: OnDone | None = None) -> None:
-        """Write down how far the session is, and forget what of its journal is settled.
+        """Store the position of a session, and remove the settled records of its journal.
 
-        Much that was refused before goes first, in parts: it is kept when the state that has
-        passed it is. Much that is settled goes afterwards.
+        Many records that were refused before are stored first, in parts, so that they are durable
+        when the state after them is. Many settled records are removed afterwards.
         """
         session.context.write_journals()  # no position is kept before what it has passed
         journal, base = session.journal, session.outbox.base
@@ -150,7 +150,7 @@ class SessionStore:
     def put_subscriptions(
         self, session: "SessionPort", written: Mapping[str, Subscription], on_done: OnDone
     ) -> None:
-        """Write down new subscriptions, together with where the session stands."""
+        """Store new subscriptions together with the session's positions."""
         session.context.write_journals()
         items: list[Item] = [
             (filter_key(session.client_id, name), encode_subscription(one))
@@ -227,7 +227,7 @@ class SessionStore:
             start += len(items)
 
     def remove_again(self, find: "Callable[[str], SessionPort | None]") -> None:
-        """Try again to forget what was refused, but for what a session has made anew since."""
+        """Repeat refused removals, except of records that a session has made again since."""
         if not self._unremoved:
             return
         unremoved, self._unremoved = self._unremoved, set()

@@ -1,4 +1,4 @@
-"""SUBSCRIBE and UNSUBSCRIBE of a session: what begins, what ends, and what is written down."""
+"""SUBSCRIBE and UNSUBSCRIBE of a session: subscriptions that begin and end, and their storage."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -133,9 +133,9 @@ class Subscribing:
     def unsubscribe(
         self, session: SessionPort, filters: Sequence[str], on_done: OnDone
     ) -> list[bool]:
-        """Remove subscriptions; what they matched before still leaves.
+        """Remove subscriptions; messages that they matched before are still sent.
 
-        What rules have put out of force has no such rest.
+        A subscription that rules have suspended has no such messages.
         """
         context = self._context
         if session.reads_log:
