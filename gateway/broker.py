@@ -28,6 +28,7 @@ from gateway.shards.calls import ShardCalls
 from gateway.storage import KeySpans, OnDone, StorageAdapter, WantedKeys
 from gateway.tail import Receiver, Tail
 from gateway.topics.manager import Topic
+from gateway.write_steps import WriteStep, split_batch
 from gateway.writer import Duplicate, Write, Writer
 
 
@@ -50,6 +51,8 @@ class Broker:
         """Appends that are not durable yet; who appends waits while it is saturated."""
         self.reader = Reader(storage)
         self.stored = self.reader.stored
+        self.write_steps: list[WriteStep] = []
+        """Steps between the checks of records and their append, in order."""
         self.before_delete: list[Callable[[Topic], None]] = []
         """Called with a topic that is about to be deleted, while it can still be written."""
         self.placement = placement
@@ -137,8 +140,15 @@ class Broker:
     # --- writing
 
     def prepare(self, partition: Partition, batch: bytearray | memoryview) -> Write | Duplicate:
-        """Check a client's batch; see ``Writer.prepare``."""
-        return self.writer.prepare(partition, batch)
+        """Check a client's batch, and ask the steps of the write path; see ``Writer.prepare``.
+
+        Where a step holds records back, the base offset of the write stays -1. Further errors:
+        those of the steps.
+        """
+        write = self.writer.prepare(partition, batch)
+        if partition.topic.settings.has_write_steps and not isinstance(write, Duplicate):
+            return split_batch(self.write_steps, write)
+        return write
 
     def append(
         self, writes: Sequence[Write], on_done: OnDone, *, reserved: bool = False

@@ -26,6 +26,7 @@ from gateway.records.codec import encode_runs
 from gateway.records.record_run import RecordRun, Run
 from gateway.storage import OnDone
 from gateway.topics.manager import Topic
+from gateway.write_steps import take_runs
 
 BATCH_RECORDS_MAX: Final = 256
 BATCH_BYTES_MAX: Final = 65_536
@@ -78,12 +79,15 @@ class Coalescer:
     def add(self, partition: Partition, run: Run, on_done: OnDone) -> None:
         """Put one run into the open round; see ``add_many``."""
         self.check(partition, run)
+        if partition.topic.settings.has_write_steps or run.deliver_at_unix_ms is not None:
+            parts = [(partition, run)]
+            ((partition, run),), on_done = take_runs(self._broker.write_steps, parts, on_done)
         if self._open_bytes >= ROUND_BYTES_MAX:
             self.seal()
         self._place(partition, run)
         self._wait(on_done, run.size_bytes)
 
-    def add_many(self, parts: Sequence[Part], on_done: OnDone) -> None:
+    def add_many(self, parts: Sequence[Part], on_done: OnDone, *, as_is: bool = False) -> None:
         """Put runs into the open round: all of them are appended as one, or none.
 
         A run that is too large for a batch is cut; its offsets still follow each other without
@@ -92,20 +96,25 @@ class Coalescer:
         ``on_done`` runs once, after this has returned. After a refused append (a full disk) the
         callbacks run in reverse order of ``add``, so that each publisher can undo its changes.
         Runs that were added earlier may be refused during this call, when their round is full.
+        ``as_is``: no step of the write path is asked, for records that had been appended before.
         Without any part ``on_done`` runs in a later turn of the loop, whatever is on its way.
 
         Errors, with nothing changed: ``MessageTooLarge`` for a record that alone is above the
         topic's bound, ``InvalidRecord`` for one without a key where the topic is compacted,
         ``PolicyViolation`` (see ``RetentionHolds.check_room``), ``TopicNotFound`` for a deleted
-        topic, ``NotLeader`` for a partition that another node owns.
+        topic, ``NotLeader`` for a partition that another node owns, and those of the steps.
         """
         if not parts:
             self._loop.call_soon(on_done, None)
             return
-        size_bytes = 0
+        is_stepped = False
         for partition, run in parts:
             self.check(partition, run)
-            size_bytes += run.size_bytes
+            if partition.topic.settings.has_write_steps or run.deliver_at_unix_ms is not None:
+                is_stepped = not as_is
+        if is_stepped:
+            parts, on_done = take_runs(self._broker.write_steps, parts, on_done)
+        size_bytes = sum([run.size_bytes for _, run in parts])
         if self._open_bytes >= ROUND_BYTES_MAX:
             self.seal()
         for partition, run in parts:

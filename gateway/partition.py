@@ -1,7 +1,7 @@
 """Live state of one partition: made at first use, changed on the event loop only."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from features.dedup import ProducerSequences
 from gateway.errors import NotLeader, TopicNotFound
@@ -112,6 +112,9 @@ class Write:
     """
 
     __slots__ = ("base_offset", "batch", "header", "natives", "partition", "runs")
+
+    is_split: ClassVar[bool] = False
+    """Whether a step of the write path holds records back: ``gateway.write_steps.SplitWrite``."""
 
     def __init__(
         self, partition: Partition, batch: bytearray | memoryview, header: BatchHeader

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from features.dedup import ProducerSequences
 from gateway.clock import Clock
 from gateway.config.settings import BrokerConfig
-from gateway.errors import StorageUnavailable
+from gateway.errors import GatewayError, StorageUnavailable, as_value
 from gateway.model import COMPRESSION_MASK, BatchHeader, stamp
 from gateway.partition import Partition, Write
 from gateway.records.checks import (
@@ -25,6 +25,7 @@ from gateway.records.compression_frames import check_frame
 from gateway.retention_holds import RetentionHolds
 from gateway.storage import Entry, OnDone, StorageAdapter, Target
 from gateway.topics.configs import TopicSettings
+from gateway.write_steps import begin_splits, end_held
 
 __all__ = ["Duplicate", "Write", "Writer"]
 
@@ -153,6 +154,9 @@ class Writer:
         node owns one of the partitions: owners are read here, in the turn of ``enqueue``.
         """
         for write in writes:
+            if write.is_split:
+                self._append_split(writes, on_done, reserved=reserved)
+                return
             if write.partition.moved_to is not None:
                 write.partition.check_present()
         entries = []
@@ -178,6 +182,17 @@ class Writer:
             raise
         self.pending.append(pending)
         self._count(writes)
+
+    def _append_split(
+        self, writes: Sequence[Write], on_done: OnDone, *, reserved: bool
+    ) -> None:
+        """Append the writes with what steps hold back of them; see ``append``."""
+        whole, done, splits = begin_splits(writes, on_done)
+        try:
+            self.append(whole, done, reserved=reserved)
+        except GatewayError as error:
+            end_held(splits, as_value(error))
+            raise
 
     def after_pending(self, on_done: OnDone) -> bool:
         """Run ``on_done`` when all pending appends are done; return False when there are none."""

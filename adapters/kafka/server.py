@@ -44,7 +44,6 @@ class KafkaAdapter:
             topics=kernel.topics,
             groups=kernel.groups,
             cursors=kernel.cursors,
-            delays=kernel.delays,
             authenticator=kernel.authenticator,
             authorizer=kernel.authorizer,
             placement=kernel.placement,

@@ -1,9 +1,10 @@
 """Delayed messages of all protocols and topics.
 
-``put`` stores a message in the internal topic ``__delays``; when it is due, one append adds it to
-its topic and removes it there, so that it is delivered once, whatever happens in between. Until
-then no reader sees it. It keeps its key, headers and timestamp, and gets ``deliver-at`` (decimal
-unix ms) and, unless it has one, ``message-id``.
+As a step of the write path, ``Delays`` stores what is not due in the internal topic ``__delays``
+instead of its own; when it is due, one append adds it to its topic and removes it there, so that it
+is delivered once, whatever happens in between. Until then no reader sees it. It keeps its key,
+headers and timestamp, and gets ``deliver-at`` (decimal unix ms) and, unless it has one,
+``message-id``.
 
 Due times are by the wall clock, which is read at least every second: after it is set, messages
 are delivered by its new time.
@@ -27,6 +28,7 @@ from gateway.delays.due_batch import entry_writes, removal_writes
 from gateway.delays.due_message_cache import KEEP_MS, DueMessageCache
 from gateway.delays.mover import DelayMover
 from gateway.delays.pending_messages import PendingMessage, PendingMessages, entries_of
+from gateway.delays.split import due_time_in, split
 from gateway.delays.stream import ENTRY_OVERHEAD_BYTES, ROOM_BYTES, DelayStream
 from gateway.errors import (
     GatewayError,
@@ -35,12 +37,14 @@ from gateway.errors import (
     StorageUnavailable,
     as_value,
 )
-from gateway.partition import Partition
+from gateway.partition import Partition, Write
 from gateway.records.codec import NO_HEADERS
-from gateway.records.record_run import RecordRun
+from gateway.records.keyed import KeyedRecords
+from gateway.records.record_run import RecordRun, Run
 from gateway.records.runs import nullable
 from gateway.storage import OnDone
 from gateway.topics.manager import Topic, TopicManager
+from gateway.write_steps import BatchSplit
 
 _STAGED_PART: Final = 4  # of the bytes of bodies, as much again is made ready to go
 _COUNTER_BITS: Final = 40  # of a number, below the incarnation that gave it
@@ -83,6 +87,8 @@ class Delays:
         self._state = DelayState(clock.unix_ms())
         self._pending_count = 0
         self._pending_bytes = 0
+        self._reserved_count = 0  # by batches that are checked, and not appended yet
+        self._reserved_bytes = 0
         self._last_number = 0
         self._coalescer = Coalescer(broker)
         self.stream = DelayStream(
@@ -128,6 +134,7 @@ class Delays:
         highest = await self.stream.load(self._topics)
         self._last_number = max(highest, self._broker.incarnation << _COUNTER_BITS)
         self._topics.on_deleted.append(self.on_topic_deleted)
+        self._broker.write_steps.append(self)
 
     def start(self) -> None:
         """Start to move due messages, after all followers of topics are registered."""
@@ -186,42 +193,87 @@ class Delays:
             raise
         return pending.numbers
 
+    # --- the step of the write path: see ``gateway.write_steps.WriteStep``
+
+    def take_batch(self, write: Write) -> BatchSplit | None:
+        """Return the records that are due, and those to be delayed; None when all are due.
+
+        Those to be delayed count against the bounds from here on, until the turn of the loop ends.
+        Errors: those of ``split``, and as ``prepare_run``.
+        """
+        found = split(write, self._clock.unix_ms())
+        if found is None:
+            return None
+        due, messages = found
+        self._reserve(write.partition.topic, messages)
+        return BatchSplit(due, partial(self.prepare, write.partition, messages))
+
+    def take_run(self, partition: Partition, run: Run) -> PendingMessages | None:
+        """Return a run to be delayed, as a part of its append; None for a run that is due.
+
+        A run has its time, or its headers have one, in a topic with ``delay.enable``. Errors:
+        ``InvalidRecord`` for a time that is none, and as ``prepare_run``.
+        """
+        if not isinstance(run, RecordRun | KeyedRecords):
+            return None  # its records have headers of their own, and none of a reserved name
+        due_unix_ms = run.deliver_at_unix_ms
+        if due_unix_ms is None:
+            due_unix_ms = due_time_in(run.headers)
+            if due_unix_ms <= self._clock.unix_ms():
+                return None
+        return self.prepare_run(partition, run, due_unix_ms)
+
     def prepare_run(
-        self, partition: Partition, run: RecordRun, deliver_at_unix_ms: int
+        self, partition: Partition, run: RecordRun | KeyedRecords, deliver_at_unix_ms: int
     ) -> PendingMessages:
         """Return the records of a run as a part of what the caller gives to a coalescer.
 
-        They count against the bounds until ``PendingMessages.done``. Errors, with nothing changed:
-        ``PolicyViolation`` for a time that is further ahead than the topic's ``delay.max.ms``,
-        ``Overloaded`` above ``delay.messages_max`` and ``delay.drafted_bytes_max``, and what
-        ``Coalescer.check`` says.
+        The caller has checked the run. They count against the bounds until
+        ``PendingMessages.done``. Errors, with nothing changed: ``PolicyViolation`` for a time that
+        is further ahead than the topic's ``delay.max.ms``, ``Overloaded`` above
+        ``delay.messages_max`` and ``delay.drafted_bytes_max``.
         """
-        self._coalescer.check(partition, run)
         due_unix_ms = max(deliver_at_unix_ms, 0)
         self._check(partition.topic, due_unix_ms, len(run.values), run.size_bytes)
-        key, timestamp_unix_ms, headers = nullable(run.key), run.timestamp_unix_ms, run.headers
+        keys = (
+            [nullable(run.key)] * len(run.values)
+            if isinstance(run, RecordRun)
+            else map(nullable, run.keys)
+        )
+        timestamp_unix_ms, headers = run.timestamp_unix_ms, run.headers
         pending = self._prepare(
             partition,
             [
                 PendingMessage(due_unix_ms, timestamp_unix_ms, key + nullable(value), headers)
-                for value in run.values
+                for key, value in zip(keys, run.values, strict=True)
             ],
         )
         record = RecordRun(None, pending.values, NO_HEADERS, self._clock.unix_ms())
         pending.part = (self.stream.partition, record)
         return pending
 
+    def _reserve(self, topic: Topic, messages: Sequence[PendingMessage]) -> None:
+        """Count messages that are about to be appended, for this turn of the loop.
+
+        What is prepared and then not appended, as another part of it is refused, is given back.
+        """
+        due_unix_ms = max([message[0] for message in messages])
+        size_bytes = _size_bytes(messages)
+        self._check(topic, due_unix_ms, len(messages), size_bytes)
+        if not self._reserved_count:
+            self._loop.call_soon(self._release)
+        self._reserved_count += len(messages)
+        self._reserved_bytes += size_bytes
+
+    def _release(self) -> None:
+        self._reserved_count = self._reserved_bytes = 0
+
     def prepare(
         self, partition: Partition, messages: Sequence[PendingMessage]
     ) -> PendingMessages:
-        """Return messages as writes, which the caller appends with others.
-
-        They count against the bounds until ``PendingMessages.done``. Errors: as ``prepare_run``,
-        except for message size, which the caller has checked.
-        """
-        due_unix_ms = max([message[0] for message in messages])
-        size_bytes = sum([len(one[2]) + len(one[3]) for one in messages])
-        self._check(partition.topic, due_unix_ms, len(messages), size_bytes)
+        """Return messages as writes, which the caller appends; see ``take_batch``."""
+        self._reserved_count = max(self._reserved_count - len(messages), 0)
+        self._reserved_bytes = max(self._reserved_bytes - _size_bytes(messages), 0)
         pending = self._prepare(partition, messages)
         pending.writes = entry_writes(
             self.stream.partition, pending.values, self._clock.unix_ms()
@@ -243,11 +295,11 @@ class Delays:
 
     def _check(self, topic: Topic, due_unix_ms: int, count: int, size_bytes: int) -> None:
         """Check the bounds for ``count`` more messages, of which the last is due then."""
-        pending_bytes = self._pending_bytes
+        pending_bytes = self._pending_bytes + self._reserved_bytes
         if pending_bytes and pending_bytes + size_bytes > self._config.drafted_bytes_max:
             msg = f"{pending_bytes} bytes of delayed messages are on their way into the log"
             raise Overloaded(msg)
-        waiting = self._state.count + self._pending_count
+        waiting = self._state.count + self._pending_count + self._reserved_count
         if waiting + count > self._config.messages_max:
             msg = f"{waiting} messages wait, at most {self._config.messages_max} may"
             raise Overloaded(msg)
@@ -372,3 +424,7 @@ class Delays:
         Nothing is written: a start drops delayed messages of unknown topics.
         """
         self._state.purge(topic.uuid.bytes, _EVERYTHING)
+
+
+def _size_bytes(messages: Sequence[PendingMessage]) -> int:
+    return sum([len(one[2]) + len(one[3]) for one in messages])

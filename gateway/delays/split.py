@@ -1,4 +1,4 @@
-"""A producer's batch, split into due and delayed records (topics with ``delay.enable``).
+"""A client's batch, split into due and delayed records (topics with ``delay.enable``). Pure.
 
 The due records stay in a batch with the offsets, the producer and the sequence of the whole:
 readers see holes, as after compaction, and the producer's state can be rebuilt from the log. A
@@ -8,17 +8,15 @@ producer is idempotent.
 
 import struct
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from features.compaction import Codec
 from features.compaction.rebuilding import rebuild, without_records
 from features.compaction.record_slices import TIMESTAMP_DELTA, RecordSlice, scan_records
 from gateway.delays.batches import header_pairs, record_positions
-from gateway.delays.manager import Delays
-from gateway.delays.pending_messages import PendingMessage, PendingMessages
+from gateway.delays.pending_messages import PendingMessage
 from gateway.errors import (
     CorruptBatch,
-    GatewayError,
     InvalidRecord,
     InvalidTimestamp,
 )
@@ -44,33 +42,19 @@ _INT64_END: Final = 1 << 63
 _CODEC: Final = Codec(partial(decompress, bytes_max=DECOMPRESSED_BYTES_MAX), compress)
 
 
-class Split:
-    """Batch with delayed records, split. ``due``: the write of the records appended at once."""
+class Split(NamedTuple):
+    """Batch with delayed records: the write of those appended at once, None without any."""
 
-    __slots__ = ("due", "partition", "pending")
-
-    def __init__(self, write: Write, due: Write | None, pending: PendingMessages) -> None:
-        self.partition = write.partition
-        self.due = due
-        self.pending = pending
-
-    @property
-    def writes(self) -> list[Write]:
-        """Writes to be appended in one append."""
-        return self.pending.writes if self.due is None else [self.due, *self.pending.writes]
-
-    def done(self, error: GatewayError | None) -> None:
-        """Report that the writes are durable, or the error."""
-        self.pending.done(error)
+    due: Write | None
+    delayed: list[PendingMessage]
 
 
-def split(write: Write, delays: Delays, now_unix_ms: int) -> Split | None:
+def split(write: Write, now_unix_ms: int) -> Split | None:
     """Return the split of a checked batch, or None when it may be appended as it is.
 
-    The caller appends ``Split.writes`` at once, and then calls ``Split.done``. Errors:
-    ``InvalidRecord`` for a ``deliver-at`` that is no time and for a batch with more records than
-    can be looked at; ``InvalidTimestamp`` for one that no batch can hold; those of
-    ``decompressed`` and ``Delays.prepare``.
+    Pure. Errors: ``InvalidRecord`` for a ``deliver-at`` that is no time and for a batch with more
+    records than can be looked at; ``InvalidTimestamp`` for one that no batch can hold; those of
+    ``decompressed``.
     """
     header = write.header
     bytes_max = write.partition.topic.settings.message_bytes_max
@@ -92,7 +76,7 @@ def split(write: Write, delays: Delays, now_unix_ms: int) -> Split | None:
         key_at, headers_at = record_positions(data, record)
         headers = data[headers_at : record[2]]
         if headers != known:  # of what is due together they are mostly the same
-            known, due_unix_ms = headers, _due_unix_ms(headers)
+            known, due_unix_ms = headers, due_time_in(headers)
         if due_unix_ms <= now_unix_ms:
             kept.append(record)
             continue
@@ -106,13 +90,11 @@ def split(write: Write, delays: Delays, now_unix_ms: int) -> Split | None:
         )
     if not messages:
         return None
-    due = _due_write(write, header, data, kept)
-    # Last, because it counts what waits from here on.
-    return Split(write, due, delays.prepare(write.partition, messages))
+    return Split(_due_write(write, header, data, kept), messages)
 
 
-def _due_unix_ms(headers: bytes) -> int:
-    """Return a record's due time, 0 without one. Error: ``InvalidRecord``."""
+def due_time_in(headers: bytes) -> int:
+    """Return a record's due time in unix ms, 0 without one. Error: ``InvalidRecord``."""
     if headers.startswith(
         _USUAL
     ):  # the only header, with what unix milliseconds are until 2286

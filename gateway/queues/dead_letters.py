@@ -350,7 +350,7 @@ def append_and_end(
     context.journal.seal()  # entries keep their order, whichever way they go
     outcome = _Outcome(on_done)
     context.messages.add_many(
-        [*parts, context.journal.delta(lane, encode_done(offsets))], outcome.done
+        [*parts, context.journal.delta(lane, encode_done(offsets))], outcome.done, as_is=True
     )
     context.messages.seal()
     outcome.check()

@@ -28,6 +28,8 @@ class KeyedRecords:
         "values",
     )
 
+    deliver_at_unix_ms: int | None = None
+
     def __init__(
         self,
         keys: Sequence[bytes],

@@ -23,6 +23,10 @@ class Run(Protocol):
     timestamp_unix_ms: int
 
     @property
+    def deliver_at_unix_ms(self) -> int | None:
+        """Time to which the records wait, in a topic of any settings; None: as headers say."""
+
+    @property
     def key(self) -> bytes | None:
         """The key of all records, or any bytes where each has one of its own."""
 
@@ -51,11 +55,13 @@ class RecordRun:
     which live readers of that protocol get beside the batch. ``size_bytes`` is at least what the
     records take in a batch. ``base_offset`` is that of the first record, the others follow
     without a gap; it is -1 until the coalescer has appended the run. A run is appended once.
+    With ``deliver_at_unix_ms`` its records wait until then, and have no offset before.
     ``shown`` is for queues, see ``gateway.queues.contiguous.ShownRun``; it may be set later.
     """
 
     __slots__ = (
         "base_offset",
+        "deliver_at_unix_ms",
         "headers",
         "key",
         "native",
@@ -80,6 +86,7 @@ class RecordRun:
         self.timestamp_unix_ms = timestamp_unix_ms
         self.native = native
         self.shown: object | None = None
+        self.deliver_at_unix_ms: int | None = None
         self.base_offset = -1
         count = len(values)
         if count == 1 and (value := values[0]) is not None:

@@ -51,6 +51,8 @@ class SingleRecords:
         "values",
     )
 
+    deliver_at_unix_ms: int | None = None
+
     def __init__(
         self,
         frames: Sequence[RecordFrame],

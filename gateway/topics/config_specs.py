@@ -150,9 +150,9 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
     "delay.enable": bool_config(
         "false",
         "",
-        "Whether a Kafka producer's records wait that have a header `deliver-at` (decimal unix "
-        "milliseconds) in the future; readers see them when they are due. Messages that other "
-        "protocols delay wait whatever is set here. Not in Kafka.",
+        "Whether records wait that have a header `deliver-at` (decimal unix milliseconds) in the "
+        "future, of Kafka producers and of plug-ins; readers see them when they are due. Messages "
+        "that other protocols delay wait whatever is set here. Not in Kafka.",
     ),
     "delay.max.ms": long_config(
         _DELAY_MS_MAX,

@@ -73,6 +73,8 @@ class TopicSettings(NamedTuple):
     expires: bool
     archive_hold: str
     looks_inside: bool
+    has_write_steps: bool
+    """Whether steps of the write path look at records: so far, where records may be delayed."""
     contributed: Mapping[str, str]
     """Values of the configs that adapters contribute, by name."""
 
@@ -146,6 +148,7 @@ def parse_settings(
         expires=value("expiry.enable") == "true",
         archive_hold=value("archive.hold"),
         looks_inside=value("records.validate") == "full",
+        has_write_steps=value("delay.enable") == "true",
         contributed={
             name: overrides.get(name, defaults.get(name, spec.default))
             for name, spec in contributed.items()

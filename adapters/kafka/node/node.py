@@ -14,7 +14,6 @@ from gateway.broker import Broker
 from gateway.budget import Budget
 from gateway.clock import Clock
 from gateway.config.settings import Settings
-from gateway.delays.manager import Delays
 from gateway.groups.cursors import CursorManager
 from gateway.groups.manager import GroupManager
 from gateway.metadata.store import MetadataStore, ProducerIds
@@ -30,7 +29,6 @@ class Node:
     topics: TopicManager
     groups: GroupManager
     cursors: CursorManager
-    delays: Delays
     authenticator: Authenticator
     authorizer: Authorizer
     placement: Placement

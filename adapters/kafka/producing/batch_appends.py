@@ -1,7 +1,6 @@
 """Appends of the batches of a Produce request: checks, one atomic append, and outcomes."""
 
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 from typing import Final
 
 from adapters.kafka.access.authorization import topic_for
@@ -9,7 +8,6 @@ from adapters.kafka.codec import TopicRef
 from adapters.kafka.codecs.produce_codec import ProducedPartition
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
-from gateway.delays.split import Split, split
 from gateway.errors import (
     GatewayError,
     InvalidRecord,
@@ -26,7 +24,7 @@ from gateway.writer import Duplicate, Write
 
 ZSTD_FROM: Final = 7
 
-Taken = Write | Duplicate | Split
+Taken = Write | Duplicate
 Outcome = Taken | GatewayError
 Topics = Sequence[tuple[TopicRef, Sequence[ProducedPartition]]]
 Outcomes = list[tuple[TopicRef, list[tuple[int, Outcome]]]]
@@ -60,10 +58,6 @@ def append_batches(  # noqa: PLR0913, PLR0917 - a part of a request, and what ca
             outcomes.append((ref, results))
     broker = session.node.broker
     writes = [outcome for outcome in taken.values() if isinstance(outcome, Write)]
-    splits = [outcome for outcome in taken.values() if isinstance(outcome, Split)]
-    if splits:
-        writes += [write for one in splits for write in one.writes]
-        done = partial(_end_splits, splits, done)
     if writes:
         try:
             broker.append(writes, done)
@@ -73,17 +67,6 @@ def append_batches(  # noqa: PLR0913, PLR0917 - a part of a request, and what ca
         broker.after_pending(done)
     else:
         done(None)
-
-
-def _end_splits(
-    splits: list[Split],
-    done: Callable[[GatewayError | None], None],
-    failure: GatewayError | None,
-) -> None:
-    """End the splits, so that delayed records are counted even if the connection has ended."""
-    for one in splits:
-        one.done(failure)
-    done(failure)
 
 
 def _is_pending(outcome: Taken) -> bool:
@@ -128,11 +111,5 @@ def _check_batch(  # noqa: PLR0913, PLR0917 - a partition's part of the request,
         and outcome.header.attributes & COMPRESSION_MASK == ZSTD
     ):
         return UnsupportedCompression("zstd needs Produce version 7")
-    if isinstance(outcome, Write) and topic.settings.delays:
-        try:
-            node = session.node
-            outcome = split(outcome, node.delays, node.clock.unix_ms()) or outcome
-        except GatewayError as error:
-            return as_value(error)
     taken[partition] = outcome
     return outcome

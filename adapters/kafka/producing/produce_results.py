@@ -9,7 +9,6 @@ from adapters.kafka.codecs.produce_codec import ProducedResult, encode_produce_r
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.node.large_requests import join_slices
 from adapters.kafka.producing.batch_appends import Outcome, Outcomes, Topics
-from gateway.delays.split import Split
 from gateway.errors import GatewayError, PeerError
 from gateway.writer import Write
 
@@ -59,10 +58,12 @@ def _result(number: int, outcome: Outcome, failure: GatewayError | None) -> Prod
     if failure is not None:
         return ProducedResult(number, _code(failure), -1, -1, -1, str(failure) or None)
     partition = outcome.partition
-    if isinstance(outcome, Split):
-        return ProducedResult(number, ErrorCode.NONE, -1, -1, partition.log_start_offset, None)
     append_time_ms = -1
-    if partition.topic.settings.log_append_time and isinstance(outcome, Write):
+    if (
+        partition.topic.settings.log_append_time
+        and isinstance(outcome, Write)
+        and not outcome.is_split
+    ):
         append_time_ms = outcome.header.max_timestamp_unix_ms
     return ProducedResult(
         number,

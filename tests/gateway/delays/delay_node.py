@@ -6,10 +6,11 @@ from pathlib import Path
 
 from gateway.broker import Broker
 from gateway.clock import Clock, ManualClock
+from gateway.coalescer import Coalescer
 from gateway.config.queues import DelayConfig
 from gateway.config.settings import BrokerConfig, TopicDefaults
 from gateway.delays.manager import DEFAULT_BOUNDS, DelayBounds, Delays
-from gateway.errors import StorageFull
+from gateway.errors import GatewayError, StorageFull, StorageUnavailable
 from gateway.metadata.sql import SqlMetadata
 from gateway.model import Record, TopicName, parse_batch_header
 from gateway.partition import Partition, Write
@@ -72,12 +73,14 @@ class World(TopicsHost):
         self.delays = await Delays.open(
             self.broker, self.topics, self.clock, self.config, bounds=self.bounds
         )
+        self.coalescer = Coalescer(self.broker)
         self.delays.stream.close()  # Looks at the stream are by hand too, not once a second.
 
     def new_storage(self) -> StorageAdapter:
         return FullableLog(self, self.log, data_dir=self.folder, clock=self.clock)
 
     async def close(self) -> None:
+        self.coalescer.seal()
         self.delays.close()
         await self.topics.close()
         await self.storage.close()
@@ -87,6 +90,8 @@ class World(TopicsHost):
         await self.open()
 
     async def topic(self, name: str = "work", partitions: int = 1, **configs: str) -> Topic:
+        """A topic whose records may wait."""
+        configs = {"delay_enable": "true", **configs}
         found = self.topics.find(TopicName("default", name))
         return found or await self.topics.create(
             TopicName("default", name),
@@ -113,14 +118,30 @@ class World(TopicsHost):
         numbers: list[int] = []
         error = await outcome(
             lambda on_done: numbers.extend(
-                self.delays.put(
-                    self.topics.get(topic.name), number, run, now_unix_ms + after_ms, on_done
+                self.put_run(
+                    self.partition(topic, number), run, now_unix_ms + after_ms, on_done
                 )
             )
         )
         if error is not None:
             raise error
         return numbers
+
+    def put_run(
+        self, partition: Partition, run: RecordRun, due_unix_ms: int, on_done: OnDone
+    ) -> Sequence[int]:
+        """Delay a run as the write path does; return the numbers of its messages."""
+        self.coalescer.check(partition, run)
+        pending = self.delays.prepare_run(partition, run, due_unix_ms)
+        assert pending.part is not None
+
+        def done(error: GatewayError | None) -> None:
+            pending.done(error)
+            assert error is None or isinstance(error, StorageUnavailable)
+            on_done(error)
+
+        self.coalescer.add(*pending.part, done)
+        return pending.numbers
 
     async def broker_append(self, topic: Topic, value: bytes) -> None:
         """Append a record that does not wait."""

@@ -97,7 +97,7 @@ class DelaysInFlight(RuleBasedStateMachine):
             return pending.numbers
 
         def alone(on_done: OnDone) -> Sequence[int]:
-            return delays.put(partition.topic, partition.number, run, due_unix_ms, on_done)
+            return self.world.put_run(partition, run, due_unix_ms, on_done)
 
         self._put(found, alone if way == "put" else through_others)
 

@@ -290,7 +290,7 @@ async def test_a_purge_of_a_run_on_its_way_holds_after_a_restart(world: World) -
     part = pending.part
     assert part is not None
     world.delays.purge(topic, lambda _: None)
-    pending.done(await outcome(lambda on_done: world.delays._coalescer.add(*part, on_done)))
+    pending.done(await outcome(lambda on_done: world.coalescer.add(*part, on_done)))
     before = (world.delays.total, world.delays.bodies.size_bytes)
 
     await world.restart()

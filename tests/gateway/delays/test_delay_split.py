@@ -13,6 +13,7 @@ from gateway.errors import (
     InvalidRecord,
     InvalidTimestamp,
     PolicyViolation,
+    StorageFull,
 )
 from gateway.model import HEADER_BYTES, parse_batch_header
 from gateway.partition import Write
@@ -21,6 +22,7 @@ from gateway.records.codec import Headers, NewRecord, encode_batch
 from gateway.records.compression import GZIP, LZ4, compress
 from gateway.sharded_stream import ShardedStream
 from gateway.topics.manager import Topic
+from gateway.write_steps import SplitWrite, split_batch
 from gateway.writer import Duplicate
 from tests.gateway.delays.delay_node import World
 from tests.gateway.kernel_in_memory import outcome
@@ -46,18 +48,12 @@ def compressed(batch: bytearray, codec: int) -> bytearray:
     return patched(packed, 21, ">h", codec)
 
 
-async def produce(world: World, topic: Topic, batch: bytearray) -> Split | Write | Duplicate:
-    """Do with a batch what the Kafka adapter does."""
-    partition = world.partition(topic)
-    write = world.broker.prepare(partition, batch)
-    if isinstance(write, Duplicate):
-        return write
-    found = split(write, world.delays, world.clock.unix_ms()) or write
-    writes = found.writes if isinstance(found, Split) else [found]
-    error = await outcome(lambda on_done: world.broker.append(writes, on_done))
-    if isinstance(found, Split):
-        found.done(error)
-    return found
+async def produce(world: World, topic: Topic, batch: bytearray) -> Write | Duplicate:
+    """Append a batch as adapters do."""
+    write = world.broker.prepare(world.partition(topic), batch)
+    if isinstance(write, Write):
+        assert await outcome(lambda on_done: world.broker.append([write], on_done)) is None
+    return write
 
 
 def idempotent(records: Sequence[NewRecord], sequence: int) -> bytearray:
@@ -82,7 +78,7 @@ async def test_due_records_stay_and_the_others_wait(world: World, codec: int) ->
     world.clock.advance(LATER_MS)
     await world.settled()
 
-    assert isinstance(found, Split)
+    assert isinstance(found, SplitWrite)
     assert before == [b"now", b"past", b"at once"]
     assert world.values(topic)[3:] == [b"later"]
     moved = world.records(topic)[-1]
@@ -114,9 +110,9 @@ async def test_what_is_appended_says_how_many_records_it_has(
 
     found = await produce(world, topic, idempotent(records, 0))
 
-    assert isinstance(found, Split)
-    assert found.due is not None
-    header, own = found.due.header, parse_batch_header(found.due.batch)
+    assert isinstance(found, SplitWrite)
+    assert found.now is not None
+    header, own = found.now.header, parse_batch_header(found.now.batch)
     assert (header.record_count, own.record_count) == (len(due), len(due))
     assert (header.size_bytes, header.crc) == (own.size_bytes, own.crc)
     partition = world.partition(topic)
@@ -223,9 +219,9 @@ async def test_what_is_due_since_its_batch_was_stamped_has_no_time_before_its_ow
     assert isinstance(world.clock, ManualClock)
     world.clock.advance(3)
 
-    found = split(write, world.delays, world.clock.unix_ms())
-    assert found is not None
-    found.done(await outcome(lambda on_done: world.broker.append(found.writes, on_done)))
+    later = split_batch([world.delays], write)
+    assert later.is_split
+    assert await outcome(lambda on_done: world.broker.append([later], on_done)) is None
     await world.settled()
 
     [moved] = world.records(topic)
@@ -238,11 +234,11 @@ async def test_a_refused_append_leaves_nothing_behind(world: World) -> None:
     write = world.broker.prepare(world.partition(topic), batch)
     assert isinstance(write, Write)
 
-    found = split(write, world.delays, world.clock.unix_ms())
-    assert found is not None
-    found.done(PolicyViolation("no"))
+    world.disk_is_full = True
+    with pytest.raises(StorageFull):
+        world.broker.append([write], lambda _: None)
 
-    assert world.delays.total == 0
+    assert (world.delays.total, world.delays._pending_count) == (0, 0)
 
 
 def spread(world: World, *records: tuple[int, int | None]) -> bytearray:
@@ -259,7 +255,7 @@ def spread(world: World, *records: tuple[int, int | None]) -> bytearray:
 
 async def test_timestamps_that_no_batch_can_hold_do_not_stop_what_is_due(world: World) -> None:
     """Each for itself is a timestamp, but they are more than 64 bits apart."""
-    topic = await world.topic(delay_enable="true")
+    topic = await world.topic()
     for timestamp in (-(1 << 62) - 5, (1 << 63) - 1):
         await produce(world, topic, spread(world, (timestamp, LATER_MS)))
     await world.put(topic, LATER_MS, b"other")
@@ -285,7 +281,7 @@ async def test_timestamps_that_no_batch_can_hold_do_not_stop_what_is_due(world: 
 async def test_a_batch_that_is_refused_counts_for_nothing(
     world: World, records: list[tuple[int, int | None]]
 ) -> None:
-    topic = await world.topic(delay_enable="true")
+    topic = await world.topic()
     batch = spread(world, *records)
     batch = patched(batch, 27, ">q", (1 << 62) + (1 << 61))  # deltas lead beyond 64 bits
 
@@ -297,11 +293,11 @@ async def test_a_batch_that_is_refused_counts_for_nothing(
 
 def split_of(world: World, topic: Topic, batch: bytearray) -> Split | None:
     write = Write(world.partition(topic), batch, parse_batch_header(batch))
-    return split(write, world.delays, world.clock.unix_ms())
+    return split(write, world.clock.unix_ms())
 
 
 async def test_headers_that_end_too_early_are_refused(world: World) -> None:
-    topic = await world.topic(delay_enable="true")
+    topic = await world.topic()
     batch = encode_batch(
         [record(world, b"v", after_ms=LATER_MS, other=[("deliver-at", b"1" * 13)])]
     )

@@ -206,7 +206,7 @@ async def test_purge_holds_for_a_put_that_is_on_its_way(world: World) -> None:
     run = RecordRun(None, [b"1"], NO_HEADERS, world.clock.unix_ms())
     done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
-    world.delays.put(topic, 0, run, due_unix_ms, lambda _: None)
+    world.put_run(world.partition(topic), run, due_unix_ms, lambda _: None)
     world.delays.purge(topic, done.set_result)
     await done
 

@@ -168,7 +168,6 @@ async def running(
         topics=topics,
         groups=cast("Any", None),
         cursors=cast("Any", None),
-        delays=cast("Any", None),
         authenticator=users,
         authorizer=rules,
         placement=placement,
