@@ -113,7 +113,6 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
         distributor,
         retained,
         inbound,
-        kernel.delays,
     )
     feeds.on_new_foreign = publishing.retain_foreign
     together = Coalescer(broker, reserved=True)  # of sessions and shared subscriptions

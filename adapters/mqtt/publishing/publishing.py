@@ -2,7 +2,7 @@
 
 Messages of QoS 0 are delivered at once and marked, so that the log's tail does not deliver them
 again. A retained copy, and the identifier of an inbound QoS 2 message, are in the same append as
-the message. ``$delayed/<seconds>/<topic>`` is kept by ``gateway.delays`` until it is due.
+the message. A record of ``$delayed/<seconds>/<topic>`` says to when the write path delays it.
 """
 
 import asyncio
@@ -25,7 +25,6 @@ from features.expiry import NEVER
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer, Part
-from gateway.delays.manager import Delays
 from gateway.errors import GatewayError, MessageTooLarge, StorageUnavailable, as_value
 from gateway.partition import Partition
 from gateway.placement import shard_of
@@ -53,7 +52,6 @@ class Publishing:
         distributor: Distributor,
         retained: RetainedStore,
         inbound: ShardedStream,
-        delays: Delays,
     ) -> None:
         self._broker = broker
         self._append_queue = broker.append_queue
@@ -65,7 +63,6 @@ class Publishing:
         self._distributor = distributor
         self._retained = retained
         self._inbound = inbound
-        self._delays = delays
         self._removals = Coalescer(broker, reserved=True)
 
     @property
@@ -294,21 +291,11 @@ class Publishing:
         due_unix_ms = now_unix_ms + delay_ms
         record = record_run(run, routed, client_id, due_unix_ms)
         record.timestamp_unix_ms = now_unix_ms
-        draft = self._delays.prepare_run(partition, record, due_unix_ms)
-        assert draft.part is not None
-
-        def done(error: StorageUnavailable | None) -> None:
-            draft.done(error)
-            on_done(error)
-
-        try:
-            if inbound:
-                self._put_inbound(inbound, done, partition, draft.part)
-            else:
-                self._coalescer.add(*draft.part, done)
-        except GatewayError as error:
-            draft.done(as_value(error))
-            raise
+        record.deliver_at_unix_ms = due_unix_ms
+        if inbound:
+            self._put_inbound(inbound, on_done, partition, (partition, record))
+        else:
+            self._coalescer.add(partition, record, on_done)
 
     def _put_inbound(
         self, items: Sequence[Item], on_done: OnDone, partition: Partition, part: Part
