@@ -22,7 +22,6 @@ from features.delay.state import DelayState
 from features.delay.wheel import DUE_UNIX_MS_MAX
 from gateway.broker import Broker
 from gateway.clock import Clock
-from gateway.coalescer import Coalescer, Part
 from gateway.config.queues import DelayConfig
 from gateway.delays.due_batch import entry_writes, removal_writes
 from gateway.delays.due_message_cache import KEEP_MS, DueMessageCache
@@ -35,7 +34,6 @@ from gateway.errors import (
     Overloaded,
     PolicyViolation,
     StorageUnavailable,
-    as_value,
 )
 from gateway.partition import Partition, Write
 from gateway.records.codec import NO_HEADERS
@@ -90,7 +88,6 @@ class Delays:
         self._reserved_count = 0  # by batches that are checked, and not appended yet
         self._reserved_bytes = 0
         self._last_number = 0
-        self._coalescer = Coalescer(broker)
         self.stream = DelayStream(
             partition, broker, clock, self._state, room_bytes=bounds.room_bytes
         )
@@ -142,11 +139,10 @@ class Delays:
         self.mover.start()
 
     def close(self) -> None:
-        """Stop; hand over what waits for the tick's end."""
+        """Stop to move messages."""
         self.mover.close()
         self.stream.close()
         self.bodies.close()
-        self._coalescer.seal()
 
     # --- delayed messages
 
@@ -158,40 +154,6 @@ class Delays:
     def count(self, topic: Topic) -> int:
         """Return the number of delayed messages of a topic."""
         return self._state.count_of(topic.uuid.bytes)
-
-    def put(
-        self,
-        topic: Topic,
-        number: int,
-        run: RecordRun,
-        deliver_at_unix_ms: int,
-        on_done: OnDone,
-        *,
-        beside: Sequence[Part] = (),
-    ) -> Sequence[int]:
-        """Keep the records of a run for a partition until ``deliver_at_unix_ms``.
-
-        Returns the numbers of the messages, by which they can be cancelled. What is ``beside``
-        is part of the same append. ``on_done`` runs once, when they are durable, never before
-        this returns; its error is retriable (a full disk). A time that has passed is now.
-        Errors, with nothing changed: those of ``prepare_run``, and what ``Coalescer.add_many``
-        says of what is beside.
-        """
-        pending = self.prepare_run(
-            self._broker.partition(topic, number), run, deliver_at_unix_ms
-        )
-        assert pending.part is not None
-
-        def done(error: StorageUnavailable | None) -> None:
-            pending.done(error)
-            on_done(error)
-
-        try:
-            self._coalescer.add_many([pending.part, *beside], done)
-        except GatewayError as error:
-            pending.done(as_value(error))
-            raise
-        return pending.numbers
 
     # --- the step of the write path: see ``gateway.write_steps.WriteStep``
 
@@ -411,8 +373,6 @@ class Delays:
         """
         uuid = topic.uuid.bytes
         below = self._last_number + 1
-        # What was put before this must lie before it.
-        self._coalescer.seal()
         entry = encode_purged(uuid, below)
         writes = entry_writes(self.stream.partition, [entry], self._clock.unix_ms())
         self._broker.append(writes, on_done, reserved=True)

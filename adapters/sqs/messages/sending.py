@@ -67,7 +67,7 @@ def _send_run(
 def _send_batch(
     node: "MessageNode", queue: "Queue", messages: Sequence[OutgoingMessage], on_sent: OnSent
 ) -> None:
-    """Send messages with the same key and headers as one run, delayed ones to the delay block."""
+    """Send messages with the same key and headers as one run, delayed ones by themselves."""
     now_unix_ms = node.clock.unix_ms()
     alike: dict[tuple[bytes | None, bytes], list[OutgoingMessage]] = {}
     for message in messages:
@@ -89,14 +89,9 @@ def _send_later(
     assert message.deliver_at_unix_ms is not None
     partition = queue.partition_for(message.key)
     run = RecordRun(message.key, (message.body,), message.headers, now_unix_ms)
+    run.deliver_at_unix_ms = message.deliver_at_unix_ms
     try:
-        node.delays.put(
-            queue.topic,
-            partition.number,
-            run,
-            message.deliver_at_unix_ms,
-            partial(on_sent, (message,)),
-        )
+        node.queues.coalescer.add(partition, run, partial(on_sent, (message,)))
     except GatewayError as error:
         on_sent((message,), as_value(error))
 

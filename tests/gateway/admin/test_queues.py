@@ -94,8 +94,9 @@ async def test_messages_are_counted_by_state_with_the_age_of_the_oldest(setup: S
     await take(queue, 1)
     later_unix_ms = setup.kernel.clock.unix_ms() + 3_600_000
     run = RecordRun(None, (b"later",), NO_HEADERS, 1)
-    put = setup.kernel.delays.put
-    await kept(lambda on_done: put(queue.topic, 0, run, later_unix_ms, on_done))
+    run.deliver_at_unix_ms = later_unix_ms
+    add, partition = setup.kernel.queues.coalescer.add, queue.partition_for(None)
+    await kept(lambda on_done: add(partition, run, on_done))
 
     shown = await ask(setup, "GET", "queues", "work")
 
@@ -109,8 +110,9 @@ async def test_purge_takes_all_also_what_waits_for_its_time(setup: Setup) -> Non
     await take(queue, 1)
     later_unix_ms = setup.kernel.clock.unix_ms() + 3_600_000
     run = RecordRun(None, (b"later",), NO_HEADERS, 1)
-    put = setup.kernel.delays.put
-    await kept(lambda on_done: put(queue.topic, 0, run, later_unix_ms, on_done))
+    run.deliver_at_unix_ms = later_unix_ms
+    add, partition = setup.kernel.queues.coalescer.add, queue.partition_for(None)
+    await kept(lambda on_done: add(partition, run, on_done))
 
     await ask(setup, "POST", "queues", "work", "purge")
 
@@ -122,8 +124,9 @@ async def test_a_second_queue_on_a_topic_leaves_it_and_what_waits(setup: Setup) 
     queue = await made(setup, "work")
     run = RecordRun(None, (b"later",), NO_HEADERS, 1)
     later_unix_ms = setup.kernel.clock.unix_ms() + 3_600_000
-    put = setup.kernel.delays.put
-    await kept(lambda on_done: put(queue.topic, 0, run, later_unix_ms, on_done))
+    run.deliver_at_unix_ms = later_unix_ms
+    add, partition = setup.kernel.queues.coalescer.add, queue.partition_for(None)
+    await kept(lambda on_done: add(partition, run, on_done))
     await send(setup.kernel, queue, b"1")
     audit = {"name": "work", "group": "audit", "from_start": True}
     second = await ask(setup, "POST", "queues", body=audit)

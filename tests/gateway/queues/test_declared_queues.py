@@ -93,7 +93,9 @@ async def test_what_was_handed_in_last_is_kept_by_a_stop(tmp_path: Path) -> None
         first, *_ = await take(queue, 1)
         run = RecordRun(b"k", (b"3",), NO_HEADERS, 1)
         later_unix_ms = kernel.clock.unix_ms() + 3_600_000
-        kernel.delays.put(queue.topic, 0, run, later_unix_ms, ended.append)
+        later = RecordRun(b"k", (b"4",), NO_HEADERS, 1)
+        later.deliver_at_unix_ms = later_unix_ms
+        kernel.queues.coalescer.add(queue.partition_for(b"k"), later, ended.append)
         acked = [(first.delivery_id, Outcome.ACK)]
         queue.settle(acked, lambda _results, error: ended.append(error))
         kernel.queues.coalescer.add(queue.partition_for(b"k"), run, ended.append)
