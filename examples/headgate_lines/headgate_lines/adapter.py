@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+from gateway.coalescer import Coalescer
 from gateway.contributions import Contribution
 from gateway.kernel import Endpoint, Kernel
 from gateway.listener import Listener
@@ -22,6 +23,7 @@ class LinesAdapter:
         self._kernel = kernel
         self._readers_max = config.readers_max
         self._positions: ReaderPositions
+        self._coalescer: Coalescer
         self._listener = Listener(
             "lines",
             config,
@@ -34,12 +36,18 @@ class LinesAdapter:
         """Positions of named readers; there once the adapter has started."""
         return self._positions
 
+    @property
+    def coalescer(self) -> Coalescer:
+        """Appends of delayed messages, shared by all connections."""
+        return self._coalescer
+
     async def start(self) -> None:
         """Load the positions, then listen. Errors: ``OSError`` when the address is taken."""
         kernel = self._kernel
         self._positions = await ReaderPositions.open(
             kernel.broker, kernel.topics, kernel.clock, readers_max=self._readers_max
         )
+        self._coalescer = Coalescer(kernel.broker)
         await self._listener.start()
 
     async def drain(self, seconds_max: float) -> None:

@@ -34,6 +34,14 @@ class Publish(NamedTuple):
     text: str
 
 
+class Later(NamedTuple):
+    """``LATER ms topic text``: the message comes to its topic after some milliseconds."""
+
+    delay_ms: int
+    topic: str
+    text: str
+
+
 class Subscribe(NamedTuple):
     """``SUB topic [reader]``: messages from now on, or from where a named reader has come to."""
 
@@ -64,11 +72,11 @@ class Done(NamedTuple):
     attempt: int
 
 
-Command = Ping | Authenticate | Publish | Subscribe | Seen | Take | Done
+Command = Ping | Authenticate | Publish | Later | Subscribe | Seen | Take | Done
 
 USAGE: Final = (
-    "PING, AUTH user password, PUB topic text, SUB topic [reader], SEEN topic reader offset, "
-    "TAKE queue or DONE queue partition offset attempt"
+    "PING, AUTH user password, PUB topic text, LATER ms topic text, SUB topic [reader], "
+    "SEEN topic reader offset, TAKE queue or DONE queue partition offset attempt"
 )
 
 
@@ -125,6 +133,11 @@ def _words(rest: str) -> list[str]:
     return words
 
 
+def _later(rest: str) -> Later:
+    delay_ms, message = _pair(rest)
+    return Later(_number(delay_ms), *_pair(message))
+
+
 def _seen(rest: str) -> Seen:
     topic, reader, offset = _words(rest)
     return Seen(topic, reader, _number(offset))
@@ -145,6 +158,7 @@ _COMMANDS: Final[Mapping[str, Callable[[str], Command]]] = {
     "PING": _ping,
     "AUTH": lambda rest: Authenticate(*_pair(rest)),
     "PUB": lambda rest: Publish(*_pair(rest)),
+    "LATER": _later,
     "SUB": lambda rest: Subscribe(*_words(rest)),
     "SEEN": _seen,
     "TAKE": lambda rest: Take(*_words(rest)),

@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import Final, Protocol, TypeVar
 
 from gateway.auth.ports import ANONYMOUS, Operation, Principal, ResourceType
+from gateway.coalescer import Coalescer
 from gateway.errors import (
     GatewayError,
     Overloaded,
@@ -19,7 +20,8 @@ from gateway.listener import Connection, Listener
 from gateway.model import DEFAULT_NAMESPACE, Buffer, TopicName, check_topic_name
 from gateway.partition import Partition
 from gateway.queues.model import DeliveryId
-from gateway.records.codec import decode_batch, encode_batch
+from gateway.records.codec import NO_HEADERS, decode_batch, encode_batch
+from gateway.records.record_run import RecordRun
 from gateway.tail import Tail
 from gateway.topics.manager import Topic
 from gateway.writer import Duplicate, Write
@@ -27,6 +29,7 @@ from headgate_lines.codec import (
     Authenticate,
     Command,
     Done,
+    Later,
     Publish,
     Seen,
     Subscribe,
@@ -47,8 +50,13 @@ PARTITION: Final = 0
 """Lines have no keys, so they all go to the first partition and stay in order."""
 
 
-class HasPositions(Protocol):
+class AdapterParts(Protocol):
     """The part of the adapter that a connection uses."""
+
+    @property
+    def coalescer(self) -> Coalescer:
+        """Appends of delayed messages, shared by all connections."""
+        ...
 
     @property
     def positions(self) -> ReaderPositions:
@@ -60,7 +68,7 @@ class LineConnection(Connection):
     """Serves the lines of one read before it reads on, so nothing piles up here."""
 
     def __init__(
-        self, adapter: HasPositions, kernel: Kernel, config: LinesConfig, listener: Listener
+        self, adapter: AdapterParts, kernel: Kernel, config: LinesConfig, listener: Listener
     ) -> None:
         super().__init__(listener)
         self._adapter = adapter
@@ -191,6 +199,8 @@ class LineConnection(Connection):
             case Authenticate(username, password):
                 authenticator = self._kernel.authenticator
                 self._user = await authenticator.authenticate_plain(username, password)
+            case Later(delay_ms, topic, text):
+                await self._publish_later(delay_ms, topic, text)
             case Subscribe(topic, reader):
                 await self._subscribe(topic, reader)
             case Seen(topic, reader, offset):
@@ -224,6 +234,15 @@ class LineConnection(Connection):
             partition = partitions[command.topic]
             self.send(encode_ok(partition.number, offsets[partition]))
             offsets[partition] += 1
+
+    async def _publish_later(self, delay_ms: int, name: str, text: str) -> None:
+        """Return once the message is kept; it has an offset when its time has come."""
+        partition = await self._partition(name, Operation.WRITE)
+        now_unix_ms = self._kernel.clock.unix_ms()
+        run = RecordRun(None, (text.encode(),), NO_HEADERS, now_unix_ms)
+        run.deliver_at_unix_ms = now_unix_ms + delay_ms
+        coalescer = self._adapter.coalescer
+        await await_done(lambda on_done: coalescer.add(partition, run, on_done))
 
     async def _append(self, texts: dict[Partition, list[str]]) -> dict[Partition, int]:
         """Return the base offsets once all texts are kept."""

@@ -53,6 +53,22 @@ def test_a_run_of_lines_is_answered_in_order(connect: Connect) -> None:
     assert answers[5:] == ["+PONG", "+OK 0 2"]
 
 
+def test_delayed_line_comes_at_its_time_after_a_kill_too(
+    gateway: GatewayProcess, connect: Connect
+) -> None:
+    writer = connect()
+    assert writer.ask("PUB orders now") == "+OK 0 0"
+    assert writer.ask("SEEN orders ada 0") == "+OK"
+    assert writer.ask("LATER soon orders never").startswith("-InvalidRequest")
+    assert writer.ask("LATER 600000 orders much later") == "+OK"
+    assert writer.ask("LATER 500 orders later") == "+OK"
+    gateway.kill()
+    gateway.restart()
+    reader = connect()
+    assert reader.ask("SUB orders ada") == "+OK"
+    assert reader.line() == 'MSG orders 0 1 "later"'
+
+
 def test_acknowledged_lines_survive_a_kill(gateway: GatewayProcess, connect: Connect) -> None:
     client = connect()
     for number in range(20):

@@ -14,6 +14,7 @@ class TestLineSession(SessionContract):
     messages = (
         b"PING\r\n",
         b"PUB orders hello world\n",
+        b"LATER 5000 orders hello world\n",
         b"SUB orders\n",
         b"SUB orders ada\n",
         b"SEEN orders ada 18\n",
