@@ -55,6 +55,13 @@ class Consumer:
         assert answer.session_id
         return answer.session_id
 
+    async def open_and_wait(self, *keys: Any, bytes_min: int = 1) -> int:
+        """Make a session, send a request that waits for batches, and return the session's id."""
+        session = await self.open(*keys)
+        self.send(session, 1, wait_ms=NEVER_MS, bytes_min=bytes_min)
+        await until(lambda: self.live.adapter.requests[FETCH] == 2)
+        return session
+
 
 @pytest.fixture
 async def live(tmp_path: Path) -> AsyncIterator[Live]:
@@ -99,9 +106,7 @@ async def test_an_incremental_response_has_only_the_news(
 async def test_a_wait_ends_with_an_append_to_any_partition(
     live: Live, consumer: Consumer
 ) -> None:
-    session = await consumer.open(A, B)
-    consumer.send(session, 1, wait_ms=NEVER_MS)
-    await until(lambda: live.adapter.requests[FETCH] == 2)
+    await consumer.open_and_wait(A, B)
     await append(live, 1)
     assert list((await consumer.answer()).partitions) == [B]
 
@@ -109,9 +114,7 @@ async def test_a_wait_ends_with_an_append_to_any_partition(
 async def test_a_wait_for_many_bytes_counts_those_of_all_appends(
     live: Live, consumer: Consumer
 ) -> None:
-    session = await consumer.open(A, B)
-    consumer.send(session, 1, wait_ms=NEVER_MS, bytes_min=1_500)
-    await until(lambda: live.adapter.requests[FETCH] == 2)
+    await consumer.open_and_wait(A, B, bytes_min=1_500)
     for number in (0, 1, 0):
         await append(live, number, bytes(500))
     assert list((await consumer.answer()).partitions) == [A, B]
@@ -256,9 +259,7 @@ async def test_a_moved_log_start_is_news(live: Live, consumer: Consumer) -> None
 async def test_a_topic_that_is_deleted_and_made_again_is_read_again(
     live: Live, consumer: Consumer
 ) -> None:
-    session = await consumer.open(A, B)
-    consumer.send(session, 1, wait_ms=NEVER_MS)
-    await until(lambda: live.adapter.requests[FETCH] == 2)
+    session = await consumer.open_and_wait(A, B)
     await live.kernel.topics.delete(ORDERS)
     gone = await consumer.answer()
     await live.kernel.topics.create(ORDERS, partitions=2)
@@ -287,9 +288,7 @@ async def test_unknown_partitions_alone_do_not_wait(consumer: Consumer) -> None:
 
 
 async def test_a_session_survives_its_connection(live: Live, consumer: Consumer) -> None:
-    session = await consumer.open(A)
-    consumer.send(session, 1, wait_ms=NEVER_MS)
-    await until(lambda: live.adapter.requests[FETCH] == 2)
+    session = await consumer.open_and_wait(A)
     consumer.client.writer.transport.abort()
     await until(lambda: len(live.adapter.listener.connections) == 0)
     other = Consumer(live, await live.client())
@@ -301,9 +300,7 @@ async def test_a_session_survives_its_connection(live: Live, consumer: Consumer)
 async def test_a_newer_request_refuses_the_one_that_waits(
     live: Live, consumer: Consumer
 ) -> None:
-    session = await consumer.open(A)
-    consumer.send(session, 1, wait_ms=NEVER_MS)
-    await until(lambda: live.adapter.requests[FETCH] == 2)
+    session = await consumer.open_and_wait(A)
     other = Consumer(live, await live.client())
     newer = await other.fetch(session, 2)
     older = await consumer.answer()
@@ -314,18 +311,14 @@ async def test_a_newer_request_refuses_the_one_that_waits(
 async def test_a_full_fetch_elsewhere_ends_the_one_that_waits(
     live: Live, consumer: Consumer
 ) -> None:
-    session = await consumer.open(A)
-    consumer.send(session, 1, wait_ms=NEVER_MS)
-    await until(lambda: live.adapter.requests[FETCH] == 2)
+    session = await consumer.open_and_wait(A)
     other = Consumer(live, await live.client())
     await other.fetch(session, FINAL)
     assert (await consumer.answer()).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 async def test_a_drain_answers_a_session_that_waits(live: Live, consumer: Consumer) -> None:
-    session = await consumer.open(A)
-    consumer.send(session, 1, wait_ms=NEVER_MS)
-    await until(lambda: live.adapter.requests[FETCH] == 2)
+    session = await consumer.open_and_wait(A)
     await live.adapter.drain(60)
     assert await consumer.answer() == Answer(0, session, {})
 

@@ -1,5 +1,7 @@
 """Records of the journal: settled in part, refused by the disk, put off by many sessions."""
 
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -157,14 +159,23 @@ async def test_many_sessions_end_over_several_turns(
         assert one.adapter.node.sessions.count == 0
 
 
+@contextlib.asynccontextmanager
+async def five_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[RestartableNode]:
+    """Run a node with five sessions, all written, that checkpoints two in a turn."""
+    monkeypatch.setattr(sessions_module, "CHECKPOINTS_PER_TURN_MAX", 2)
+    async with restartable_node(tmp_path, mqtt=RARELY) as one:
+        await away(one, 5)
+        await until(lambda: not one.adapter.node.context.dirty)
+        yield one
+
+
 async def test_a_checkpoint_of_many_sessions_takes_several_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions_module, "CHECKPOINTS_PER_TURN_MAX", 2)
-    async with restartable_node(tmp_path, mqtt=RARELY) as one:
+    async with five_away(tmp_path, monkeypatch) as one:
         context, sessions = one.adapter.node.context, one.adapter.node.sessions
-        await away(one, 5)
-        await until(lambda: not context.dirty)
         context.dirty.update(sessions)
         sessions.checkpoint()
         assert len(context.dirty) == 3
@@ -176,11 +187,8 @@ async def test_a_full_disk_does_not_keep_a_checkpoint_going(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Records that are refused wait for the next checkpoint: until then the disk may be full."""
-    monkeypatch.setattr(sessions_module, "CHECKPOINTS_PER_TURN_MAX", 2)
-    async with restartable_node(tmp_path, mqtt=RARELY) as one:
+    async with five_away(tmp_path, monkeypatch) as one:
         context, sessions = one.adapter.node.context, one.adapter.node.sessions
-        await away(one, 5)
-        await until(lambda: not context.dirty)
         with full_disk(one):
             context.dirty.update(sessions)
             sessions.checkpoint()
@@ -196,11 +204,8 @@ async def test_a_full_disk_does_not_keep_a_checkpoint_going(
 async def test_a_node_that_stops_writes_all_sessions_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions_module, "CHECKPOINTS_PER_TURN_MAX", 2)
-    async with restartable_node(tmp_path, mqtt=RARELY) as one:
+    async with five_away(tmp_path, monkeypatch) as one:
         context, sessions = one.adapter.node.context, one.adapter.node.sessions
-        await away(one, 5)
-        await until(lambda: not context.dirty)
         context.dirty.update(sessions)
         sessions.stop()
         assert not context.dirty
