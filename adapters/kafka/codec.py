@@ -30,6 +30,8 @@ TopicRef = str | UUID
 API_VERSIONS: Final = 18
 API_VERSIONS_FLEXIBLE: Final = 3
 
+UUID_BYTES: Final = 16
+
 I8: Final = struct.Struct(">b")
 I16: Final = struct.Struct(">h")
 I32: Final = struct.Struct(">i")
@@ -158,7 +160,8 @@ def decode_topic_ref(
 ) -> tuple[TopicRef, int]:
     """Return a topic's name or id, and its end; a null name is returned as an empty one."""
     if by_id:
-        return UUID(bytes=bytes(data[at : at + 16])), at + 16
+        end = at + UUID_BYTES
+        return UUID(bytes=bytes(data[at:end])), end
     name, at = decode_string(data, at, flexible=flexible)
     return name or "", at
 

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from adapters.mqtt.packets.properties import USER_PROPERTIES_MAX_MIN
 from adapters.mqtt.route_config import RouteConfig, check_routes
 from gateway.config.base import BindAddress, FrozenConfig, ListenerConfig
 from gateway.config.settings import Settings
@@ -171,7 +172,7 @@ class MqttConfig(ListenerConfig):
     )
     packet_properties_max: int = Field(
         default=1_000,
-        ge=64,  # see ``properties.USER_PROPERTIES_MAX_MIN``
+        ge=USER_PROPERTIES_MAX_MIN,
         le=1_000_000,
         description="User properties of a packet after the login; more close the connection.",
     )

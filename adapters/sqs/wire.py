@@ -3,7 +3,6 @@
 from typing import Final
 
 FORM: Final = b"application/x-www-form-urlencoded"
-JSON: Final = b"application/x-amz-json-1.0"
 
 
 class Request:

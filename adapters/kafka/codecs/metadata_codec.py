@@ -22,7 +22,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from adapters.kafka.codec import ELEMENTS_MAX, encode_count
+from adapters.kafka.codec import ELEMENTS_MAX, UUID_BYTES, encode_count
 from adapters.kafka.codecs.schema_reader import Cursor
 from adapters.kafka.errors import ErrorCode
 from gateway.errors import PeerError
@@ -33,7 +33,6 @@ VERSIONS: Final = range(14)
 FLEXIBLE_FROM: Final = 9
 NO_LEADER: Final = -1
 NOT_ASKED: Final = -(2**31)  # authorized operations were not requested
-NO_EPOCH: Final = -1
 
 _NULL_IS_ALL_FROM: Final = 1
 _AUTO_CREATION_FROM: Final = 4
@@ -45,7 +44,6 @@ _NULL_NAME_FROM: Final = 12
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _NO_TAGS: Final = b"\0"
-_UUID_BYTES: Final = 16
 
 
 class MetadataRequestTopic(NamedTuple):
@@ -117,7 +115,7 @@ def _read_topics(cursor: Cursor, version: int) -> tuple[MetadataRequestTopic, ..
     cursor.claim(count)
     topics = []
     for _ in range(count):
-        data = cursor.take(_UUID_BYTES) if version >= _TOPIC_ID_FROM else b""
+        data = cursor.take(UUID_BYTES) if version >= _TOPIC_ID_FROM else b""
         name = cursor.string(is_flexible=is_flexible, nullable=version >= _TOPIC_ID_FROM)
         if is_flexible:
             cursor.skip_tagged()
@@ -172,7 +170,7 @@ def encode_topic(version: int, topic: MetadataResponseTopic) -> bytes:
     name = topic.name if version >= _NULL_NAME_FROM else topic.name or ""
     parts = [_INT16.pack(topic.error_code), _string(name, version)]
     if version >= _TOPIC_ID_FROM:
-        parts.append(topic.topic_id.bytes if topic.topic_id else bytes(_UUID_BYTES))
+        parts.append(topic.topic_id.bytes if topic.topic_id else bytes(UUID_BYTES))
     if version >= 1:
         parts.append(b"\1" if topic.is_internal else b"\0")
     parts.append(encode_count(len(topic.leader_epochs), flexible=version >= FLEXIBLE_FROM))

@@ -20,11 +20,10 @@ from struct import Struct
 from typing import Any, Final
 from uuid import UUID
 
-from adapters.kafka.codec import ELEMENTS_MAX, ElementBudget
+from adapters.kafka.codec import ELEMENTS_MAX, UUID_BYTES, ElementBudget
 from gateway.errors import PeerError
 from gateway.model import Buffer, decode_uvarint
 
-_UUID_BYTES: Final = 16
 _NULL: Final = -1
 _INTS: Final = {"h": Struct(">h"), "i": Struct(">i")}
 
@@ -252,7 +251,7 @@ def _fixed_reader(layout: str) -> Reader:
 
 def _read_uuid(cursor: Cursor) -> UUID | None:
     """Return a uuid, None for the zero uuid (no value), as kafka-python does."""
-    data = cursor.take(_UUID_BYTES)
+    data = cursor.take(UUID_BYTES)
     return UUID(bytes=data) if any(data) else None
 
 
