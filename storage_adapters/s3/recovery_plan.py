@@ -133,7 +133,7 @@ def decide(
 ) -> Decision:
     """Decide which of ``seen`` are live. ``damaged_epochs``: those of unreadable objects.
 
-    A gap in an epoch with a damaged object is taken for that object's place.
+    A gap in which a damaged object may have been is taken for that object's place.
     """
     merged = [one for one in seen if one.stored.kind != KIND_LOG]
     own = [one for one in merged if not is_shared(one.stored)]
@@ -142,7 +142,7 @@ def decide(
     logs = list(_not_stale(all_logs, facts.began))
     while True:
         standing = _newest_shared(shared)
-        chain = _chain(logs, standing, damaged_epochs)
+        chain = _chain(logs, standing, facts.began, damaged_epochs)
         ranked = [*sorted([*own, *standing], key=_rank, reverse=True), *chain.logs]
         choice = _Choice(standing, chain, *_choose(ranked, facts))
         torn = [one for one in merged if any(_uncovered(one, choice.extents, facts))]
@@ -210,7 +210,10 @@ def _overlap(one: SeenObject, other: SeenObject) -> bool:
 
 
 def _chain(
-    logs: Iterable[SeenObject], shared: Iterable[SeenObject], damaged_epochs: Collection[int]
+    logs: Iterable[SeenObject],
+    shared: Iterable[SeenObject],
+    began: Mapping[int, int],
+    damaged_epochs: Collection[int],
 ) -> _Chain:
     """Return the log objects that count beside the shared ones; ``logs`` are not stale."""
     covering = [one for one in shared if one.stored.first_sequence < one.stored.next_sequence]
@@ -222,12 +225,25 @@ def _chain(
     for index, one in enumerate(ordered):
         stored = one.stored
         is_gap = stored.first_sequence != end
-        if is_gap and end >= last_cover and stored.epoch not in damaged_epochs:
+        is_loss = _may_be_damaged(stored.epoch, end, began, damaged_epochs)
+        if is_gap and end >= last_cover and not is_loss:
             return _Chain(chain, ordered[index:], end)
         end = stored.next_sequence
         if stored.kind == KIND_LOG:
             chain.append(one)
     return _Chain(chain, [], end)
+
+
+def _may_be_damaged(
+    epoch: int, end: int, began: Mapping[int, int], damaged_epochs: Collection[int]
+) -> bool:
+    """Return whether a damaged object may be in the gap from ``end`` to an object of ``epoch``.
+
+    It can be one of its owner, or a merged one of a later owner. One of an earlier owner cannot be
+    after the sequence at which this owner took over.
+    """
+    highest = max(damaged_epochs, default=-1)
+    return highest >= epoch or (highest >= 0 and end < began.get(epoch, 0))
 
 
 def _not_stale(logs: Sequence[SeenObject], began: Mapping[int, int]) -> Iterator[SeenObject]:

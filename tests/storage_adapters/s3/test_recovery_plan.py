@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -60,6 +61,24 @@ def test_a_gap_where_an_object_is_damaged_is_a_loss_and_no_end() -> None:
     assert live_of(decision) == [1, 2, 4]
     assert decision.missing == [Missing(1, 2, 3)]
     assert decision.next_sequence == 5
+
+
+@pytest.mark.parametrize(("merged_by", "appended_by"), [(1, 2), (2, 1)])
+def test_a_damaged_merged_object_is_no_end_of_what_other_owners_appended(
+    merged_by: int, appended_by: int
+) -> None:
+    world = MergeCatalog()
+    inputs = [world.log([make_entry((1, n))]) for n in range(3)]
+    world.epoch = appended_by
+    rest = [world.log([make_entry((1, n))]) for n in (3, 4)]
+    world.epoch = merged_by
+    for number in [*world.merge(inputs), *numbers(inputs)]:
+        del world.data[number]
+
+    decision, _ = recover(world, damaged_epochs=[merged_by])
+
+    assert live_of(decision) == numbers(rest)
+    assert (decision.unproven, decision.starts, decision.next_sequence) == ([], {1: 3}, 6)
 
 
 def test_what_a_replaced_node_put_is_stale() -> None:
