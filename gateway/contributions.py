@@ -1,4 +1,4 @@
-"""Contributions of adapters to the kernel: internal topics, topic configs, resource types.
+"""Contributions of adapters to the kernel: internal topics, configs, resource types, pages.
 
 An adapter's class says what it adds in its attribute ``CONTRIBUTION``. The node collects them
 once, before the storage opens, and hands them to the managers that need them; nothing is
@@ -37,18 +37,32 @@ class InvalidContribution(GatewayError):
 
 
 @dataclass(frozen=True, slots=True)
+class ConsolePage:
+    """A page of the console, at ``/console/<name>``; its name is the adapter's, or begins with it.
+
+    ``package`` has the files ``<name>.html``, a template that extends ``layout.html``, and
+    ``<name>.js``, its ES module. See docs/console.md.
+    """
+
+    name: str
+    title: str
+    package: str
+
+
+@dataclass(frozen=True, slots=True)
 class Contribution:
     """Additions of one adapter to the kernel.
 
     ``internal_topics``: names of its internal streams; nobody else may make topics of them.
     ``topic_configs``: configs that any topic may have; ``TopicSettings.contributed`` has their
     values. ``resource_types``: types of resources that access rules may name, with the kinds of
-    their patterns.
+    their patterns. ``console_pages``: its pages of the console.
     """
 
     internal_topics: tuple[str, ...] = ()
     topic_configs: Mapping[str, TopicConfigSpec] = field(default_factory=dict)
     resource_types: tuple[ResourceType, ...] = ()
+    console_pages: tuple[ConsolePage, ...] = ()
 
 
 class Contributions:
@@ -70,6 +84,8 @@ class Contributions:
             for name, spec in contribution.topic_configs.items():
                 _check_spec(adapter, name, spec)
                 contributed[name] = specs[name] = spec
+            for page in contribution.console_pages:
+                _check_page(adapter, page)
         self._internal_topics = frozenset(internal_topics)
         self.resource_types = ResourceTypes(_resource_types(by_adapter or {}))
         """Resource types of access rules: the kernel's and those that are contributed."""
@@ -142,6 +158,12 @@ def _check_spec(adapter: str, name: str, spec: TopicConfigSpec) -> None:
         raise InvalidContribution(msg)
     if wrong := spec.check(spec.default):
         msg = f"adapter {adapter!r}: topic config {name!r}: default {spec.default!r} {wrong}"
+        raise InvalidContribution(msg)
+
+
+def _check_page(adapter: str, page: ConsolePage) -> None:
+    if not re.fullmatch(rf"{re.escape(adapter)}(_[a-z0-9_]+)?", page.name):
+        msg = f"adapter {adapter!r}: console page {page.name!r} does not begin with its name"
         raise InvalidContribution(msg)
 
 

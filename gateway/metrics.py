@@ -122,6 +122,13 @@ class Metrics:
         self._add(_Entry("histogram", name, help_text, (), histogram))
         return histogram
 
+    def read(self, name: str) -> list[Sample]:
+        """Return the samples of one metric now; none where it is not registered."""
+        entry = self._entries.get(name)
+        if entry is None or isinstance(entry.read, Histogram):
+            return []
+        return list(_bounded(entry.read(), len(entry.labels)))
+
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format (``CONTENT_TYPE``)."""
         from prometheus_client import CollectorRegistry, generate_latest

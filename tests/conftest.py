@@ -24,6 +24,7 @@ _TOOLS = {
     "kcat": ("kcat",),
     "node": ("node", "npm"),
     "mosquitto": ("mosquitto", "mosquitto_pub"),
+    "browser": ("chromium", "npm"),
 }
 
 # To wait for the disk at every commit is half the time of tests that make a database of their own,

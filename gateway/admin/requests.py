@@ -8,14 +8,18 @@ from urllib.parse import unquote
 from pydantic import ValidationError
 from starlette.requests import Request
 
-from gateway.auth.ports import Principal
+from gateway.admin.roles import Caller, Role
+from gateway.auth.audit import topic_text
+from gateway.auth.ports import Operation, Principal, ResourceType
 from gateway.config.base import FrozenConfig
-from gateway.errors import InvalidRequest, RequestError
+from gateway.errors import InvalidRequest, RequestError, Unauthorized
 from gateway.kernel import Kernel
 from gateway.model import DEFAULT_NAMESPACE, TopicName, check_topic_name
 
 BODY_BYTES_MAX: Final = 1_048_576
 ADMIN: Final = "admin"  # in audit lines: the name, and the protocol, of who has the token
+CALLER: Final = "headgate.caller"
+"""Key of a request's scope with the ``Caller`` of a session; missing with the token."""
 Body = TypeVar("Body", bound=FrozenConfig)
 
 
@@ -26,11 +30,30 @@ class NotFound(RequestError):
 def changes(
     kernel: Kernel, request: Request, action: str, name: str
 ) -> AbstractContextManager[None]:
-    """Write an audit line about a change within the context; the user is ``admin``."""
+    """Write an audit line about a change within the context.
+
+    The user is that of the session, ``admin`` with the token.
+    """
     return kernel.audit.change(_asking(request), action, name)
 
 
+def check_may(kernel: Kernel, request: Request, operation: Operation, topic: TopicName) -> None:
+    """Check that a session's user may read or write a topic's messages. Error: ``Unauthorized``.
+
+    The token, and an administrator, may.
+    """
+    caller: Caller | None = request.scope.get(CALLER)
+    if caller is None or caller.role is Role.ADMIN:
+        return
+    name = topic_text(topic)
+    if not kernel.authorizer.allows(caller.principal, operation, ResourceType.TOPIC, name):
+        raise Unauthorized(f"{caller.principal.name} may not {operation.value} topic {name}")
+
+
 def _asking(request: Request) -> Principal:
+    caller: Caller | None = request.scope.get(CALLER)
+    if caller is not None:
+        return caller.principal
     return Principal(ADMIN, ADMIN, request.client.host if request.client else "")
 
 

@@ -8,8 +8,9 @@ from tests.support.toolchain import ROOT
 # (rich is there all the same: structlog's development module imports it whenever it can.)
 # Loaded by commands, by the first cold request, by an old schema, or by tests only.
 LATE = {
-    "aiokafka", "alembic", "boto3", "botocore", "confluent_kafka", "cramjam", "kafka", "kio", "lz4",
-    "gateway.testing", "hypothesis", "numpy", "pytest", "sqlalchemy.orm", "typer", "zstandard",
+    "aiokafka", "alembic", "boto3", "botocore", "confluent_kafka", "console", "cramjam", "jinja2",
+    "kafka", "kio", "lz4", "gateway.admin.rest", "gateway.testing",
+    "hypothesis", "numpy", "pytest", "sqlalchemy.orm", "typer", "zstandard",
 }  # fmt: skip
 OTHERS = {"adapters.mqtt", "adapters.sqs"}  # adapters that this config does not name
 

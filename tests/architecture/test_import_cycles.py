@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("gateway", "adapters", "features", "storage_adapters", "pipeline")
+FOLDERS = ("gateway", "adapters", "features", "storage_adapters", "console", "pipeline")
 BASELINE: dict[str, int] = {}
 
 

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-FOLDERS: Final = ("gateway", "adapters", "features", "storage_adapters")
+FOLDERS: Final = ("gateway", "adapters", "features", "storage_adapters", "console")
 HELPER: Final = "as_value"
 
 # What looks at an error and keeps nothing of it.

@@ -23,6 +23,7 @@ PACKAGES = (
     "adapters/mqtt",
     "adapters/sqs",
     "benchmarks",
+    "console",
     "examples",
     "features",
     "gateway",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("gateway", "adapters", "features", "storage_adapters")
+PACKAGES = ("gateway", "adapters", "features", "storage_adapters", "console")
 LINES_MAX = 400
 LONGER: dict[str, int] = {}
 TEST_LINES_MAX = 550  # a suite that many share, or a table of cases, is not split

@@ -27,6 +27,7 @@ PACKAGES: Final = {
     "mvn": "maven",
     "go": "Go 1.26 or newer from go.dev",
     "kcat": "kcat",
+    "chromium": "chromium",
     "node": "nodejs (20 or newer)",
     "npm": "npm",
     "mosquitto": "mosquitto",

@@ -42,6 +42,7 @@ STARTED: Final = frozenset({"postgres_url", "s3", "server_of_all", "site", "spar
 
 MARKERS: Final = frozenset(
     {
+        "browser",
         "crash",
         "go",
         "heavy",

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from gateway import errors
 from gateway.admin import server as admin
-from gateway.admin.app import STATUS, error_answer
+from gateway.admin.error_answers import STATUS, error_answer
 from gateway.admin.server import AdminServer
 from gateway.admin.token import TOKEN_FILE, URL_FILE, ensure_token, read_url
 from gateway.cli.admin_client import NodeUnreachable, Refused

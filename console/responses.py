@@ -1,0 +1,44 @@
+"""Responses of the console, with the headers that keep other pages out of it."""
+
+from typing import Any, Final
+
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+"""Content Security Policy: nothing is loaded from elsewhere, nothing inline is run."""
+HEADERS: Final = {
+    "content-security-policy": POLICY,
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+
+def page(text: str, status: int = 200) -> Response:
+    """Return a page, which is not stored."""
+    return HTMLResponse(text, status, {**HEADERS, "cache-control": "no-store"})
+
+
+def see_other(url: str) -> Response:
+    """Return a redirection that is fetched by GET."""
+    return RedirectResponse(url, 303, {**HEADERS, "cache-control": "no-store"})
+
+
+def set_session(response: Response, facts: Any, session_id: str) -> Response:  # noqa: ANN401
+    """Set the session's cookie: for this host, invisible to scripts and to other sites."""
+    response.set_cookie(
+        facts.cookie_name,
+        session_id,
+        path="/",
+        httponly=True,
+        samesite="strict",
+        secure=facts.scheme == "https",
+    )
+    return response

@@ -1,0 +1,41 @@
+"""Calls of the REST interface below ``/v1/``; a module for each kind of thing."""
+
+from starlette.routing import Route
+
+from gateway.admin import (
+    backup,
+    dlq,
+    exchanges,
+    find,
+    groups,
+    keys,
+    live,
+    node,
+    overview,
+    queues,
+    rules,
+    scrub,
+    topics,
+    users,
+)
+from gateway.admin.state import AdminState
+
+
+def rest_routes(state: AdminState) -> list[Route]:
+    """Return the routes of all calls."""
+    return [
+        *node.routes(state),
+        *live.routes(state),
+        *overview.routes(state),
+        *topics.routes(state),
+        *find.routes(state),
+        *backup.routes(state),
+        *scrub.routes(state),
+        *groups.routes(state),
+        *queues.routes(state),
+        *exchanges.routes(state),
+        *dlq.routes(state),
+        *users.routes(state),
+        *keys.routes(state),
+        *rules.routes(state),
+    ]
