@@ -33,7 +33,10 @@ class Page(NamedTuple):
         return KEYS.get(self.name, "")
 
 
-PAGES: Final = (Page("overview", "Overview"),)
+PAGES: Final = (
+    Page("overview", "Overview"),
+    Page("topics", "Topics", item="topic"),
+)
 KEYS: Final[Mapping[str, str]] = {
     "overview": "o",
     "topics": "t",

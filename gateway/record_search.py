@@ -39,13 +39,18 @@ class SearchPosition(NamedTuple):
 class Query(NamedTuple):
     """Query for records with this key and all these headers; None matches any key.
 
-    It starts in each partition at ``offset_min``, or at the first record at or after a time.
+    It starts in each partition at ``offset_min``, or at the first record at or after a time, or so
+    many records before the end (``newest``). ``contains``: bytes somewhere in the value.
+    ``browses``: a query that asks for nothing finds everything.
     """
 
     key: bytes | None
     headers: tuple[tuple[str, bytes], ...] = ()
     offset_min: int = 0
     timestamp_unix_ms_min: int | None = None
+    newest: int | None = None
+    contains: bytes = b""
+    browses: bool = False
 
 
 class Match(NamedTuple):
@@ -96,7 +101,7 @@ class RecordSearch:
         Errors: ``InvalidRequest`` for a query that asks for nothing, ``TopicNotFound`` for a
         partition that is not there, ``StorageUnavailable``.
         """
-        if query.key is None and not query.headers:
+        if not (query.browses or query.contains or query.headers or query.key is not None):
             raise InvalidRequest("name a key or a header to look for")
         work = _Work(query, min(limit, LIMIT_MAX), self._step_bytes_max, self._answer_bytes_max)
         number, offset = start
@@ -114,6 +119,8 @@ class RecordSearch:
                 return work.step(SearchPosition(number))
 
     async def _beginning(self, partition: Partition, query: Query) -> int:
+        if query.newest is not None:
+            return max(partition.stable_end - query.newest, query.offset_min)
         if query.timestamp_unix_ms_min is None:
             return query.offset_min
         found = await self._broker.offset_for_time(partition, query.timestamp_unix_ms_min)
@@ -231,11 +238,13 @@ def _matches_of(batch: Buffer, query: Query, check: Check) -> Iterator[Record]:
     )
     # Most batches do not hold the bytes at all: seen at 10 GB/s, where decoding does 0.5.
     wanted = [value for _, value in query.headers]
-    if any(value not in data for value in (*wanted, query.key or b"")):
+    if any(value not in data for value in (*wanted, query.key or b"", query.contains)):
         return
     check(batch)
     for record in iter_records(batch):
         if query.key is not None and record.key != query.key:
+            continue
+        if query.contains and query.contains not in (record.value or b""):
             continue
         if all(pair in record.headers for pair in query.headers):
             yield record

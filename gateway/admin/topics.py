@@ -1,6 +1,7 @@
 """REST for topics: ``/v1/topics`` and below.
 
-``?namespace=`` names another namespace than the default one.
+``?namespace=`` names another namespace than the default one. ``?limit=`` asks for a page
+(``gateway.admin.paging``), which has sizes.
 """
 
 from contextlib import nullcontext
@@ -11,8 +12,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from gateway.admin.paging import Page, page_of
 from gateway.admin.requests import changes, namespace_of, read_body, topic_name
 from gateway.admin.state import AdminState
+from gateway.admin.topic_pages import (
+    PARTITION_SORTS,
+    TOPIC_SORTS,
+    TopicSizes,
+    includes,
+    partition_page,
+    topic_page,
+)
 from gateway.auth.audit import topic_text
 from gateway.config.base import FrozenConfig
 from gateway.config.settings import TopicConfigs
@@ -45,12 +55,16 @@ class PartitionCount(FrozenConfig):
 
 def routes(state: AdminState) -> list[Route]:
     """Return the routes below ``/v1/topics``."""
+    sizes = TopicSizes()
 
     async def list_or_create(request: Request) -> Response:
         if request.method == "POST":
             return await _create(state.running(), request)
         internal = request.query_params.get("internal") == "true"
-        topics = state.running().topics.topics(namespace_of(request), include_internal=internal)
+        kernel, page = state.running(), page_of(request, TOPIC_SORTS)
+        topics = kernel.topics.topics(namespace_of(request), include_internal=internal)
+        if page is not None:
+            return JSONResponse(await topic_page(kernel, topics, page, sizes))
         return JSONResponse({"topics": [_summary(topic) for topic in topics]})
 
     async def describe_or_delete(request: Request) -> Response:
@@ -60,7 +74,10 @@ def routes(state: AdminState) -> list[Route]:
             with changes(kernel, request, "topic.delete", topic_text(name)):
                 await kernel.topics.delete(name)
             return Response(status_code=204)
-        return JSONResponse(_details(kernel, kernel.topics.get(topic_name(request))))
+        topic = kernel.topics.get(topic_name(request))
+        if not includes(request, "details"):
+            return JSONResponse({**_summary(topic), "configs": _configs(kernel, topic)})
+        return JSONResponse(_details(kernel, topic))
 
     async def alter(request: Request) -> Response:
         kernel, name = state.running(), topic_name(request)
@@ -69,8 +86,11 @@ def routes(state: AdminState) -> list[Route]:
             await kernel.topics.alter_configs(name, body.changes)
         return JSONResponse(_details(kernel, kernel.topics.get(name)))
 
-    async def add_partitions(request: Request) -> Response:
+    async def partitions(request: Request) -> Response:
         kernel, name = state.running(), topic_name(request)
+        if request.method == "GET":
+            page = page_of(request, PARTITION_SORTS) or Page(50, 0, "number", False, "")  # noqa: FBT003
+            return JSONResponse(partition_page(kernel, kernel.topics.get(name), page))
         body = await read_body(request, PartitionCount)
         with changes(kernel, request, "topic.add_partitions", topic_text(name)):
             await kernel.topics.add_partitions(name, body.total)
@@ -80,7 +100,7 @@ def routes(state: AdminState) -> list[Route]:
         Route("/topics", list_or_create, methods=["GET", "POST"]),
         Route("/topics/{topic}", describe_or_delete, methods=["GET", "DELETE"]),
         Route("/topics/{topic}/configs", alter, methods=["PATCH"]),
-        Route("/topics/{topic}/partitions", add_partitions, methods=["POST"]),
+        Route("/topics/{topic}/partitions", partitions, methods=["GET", "POST"]),
     ]
 
 
@@ -142,8 +162,15 @@ def _details(kernel: Kernel, topic: Topic) -> dict[str, Any]:
                 ],
             }
         )
-    configs = [
+    return {
+        **_summary(topic),
+        "partitions": partitions,
+        "configs": _configs(kernel, topic),
+    }
+
+
+def _configs(kernel: Kernel, topic: Topic) -> list[dict[str, Any]]:
+    return [
         {"name": entry.name, "value": entry.value, "is_default": entry.is_default}
         for entry in kernel.topics.describe_configs(topic)
     ]
-    return {**_summary(topic), "partitions": partitions, "configs": configs}

@@ -12,6 +12,7 @@ from gateway.auth.ports import CLUSTER, Operation, PatternKind, ResourceType, Ru
 from gateway.auth.rules import RuleBook
 from gateway.auth.users import StoredUsers
 from gateway.clock import ManualClock
+from gateway.model import DEFAULT_NAMESPACE, TopicName
 from tests.console.http_client import Browser
 from tests.gateway.admin.kernel_with_admin import Setup, running_admin
 
@@ -120,6 +121,26 @@ async def test_roles_bound_what_a_session_may_do(
         (await browser.get("/v1/users")).status,
     )
     assert found == statuses
+
+
+async def test_messages_need_the_right_to_the_topic(setup: Setup) -> None:
+    await add_users(setup)
+    for name in ("open", "shut"):
+        await setup.kernel.topics.create(TopicName(DEFAULT_NAMESPACE, name))
+    rules = setup.kernel.authorizer
+    assert isinstance(rules, RuleBook)
+    await rules.add_rules(
+        [Rule("otto", Operation.ALL, ResourceType.TOPIC, PatternKind.LITERAL, "open")]
+    )
+    browser = await logged_in(setup, "otto")
+    sent, search = {"value": "x"}, {"browse": True}
+    assert (await browser.call("POST", "topics/open/records", sent)).status == 201
+    assert (await browser.call("POST", "topics/open/find", search)).json["matches"]
+    assert (await browser.call("POST", "topics/open/follow", {})).status == 200
+    for path, body in (("records", sent), ("find", search), ("follow", {})):
+        answer = await browser.call("POST", f"topics/shut/{path}", body)
+        assert answer.status == 403
+        assert "otto may not" in answer.json["message"]
 
 
 async def test_no_session_may_write_files_by_a_backup(setup: Setup) -> None:

@@ -17,8 +17,21 @@ def test_charts_are_drawn_while_somebody_looks(site: Site) -> None:
     site.check()
 
 
+def test_a_warning_names_the_dead_letters(site: Site) -> None:
+    site.rest("POST", "queues", {"name": "overview-dead"})
+    site.rest(
+        "POST",
+        "queues",
+        {"name": "overview-work", "settings": {"dead_letter_topic": "overview-dead"}},
+    )
+    site.rest("POST", "topics/overview-dead/records", {"value": "lost"})
+    page = site.open("overview")
+    link = page.get_by_role("link", name="1 dead letters in overview-dead")
+    expect(link).to_have_attribute("href", "/console/queues/overview-dead")
+
+
 def test_the_keyboard_leads_everywhere(site: Site) -> None:
-    page = site.open("overview?x=1")
+    page = site.open("overview")
     page.keyboard.press("?")
     expect(page.locator("#help")).to_be_visible()
     site.check()
@@ -28,8 +41,8 @@ def test_the_keyboard_leads_everywhere(site: Site) -> None:
     expect(page.locator("#jump-text")).to_be_focused()
     page.keyboard.press("Tab")
     page.keyboard.press("g")
-    page.keyboard.press("o")
-    page.wait_for_url("**/console/overview")
+    page.keyboard.press("t")
+    page.wait_for_url("**/console/topics")
 
 
 def test_the_theme_is_kept(site: Site) -> None:

@@ -1,0 +1,64 @@
+"""Pages of long lists: sorted, filtered and cut on the node.
+
+``?limit=50&offset=100&sort=-bytes&contains=ord``: 50 rows from the hundredth on, of those whose
+name contains ``ord``, the largest first. Without ``limit`` a list is whole, as commands read it.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
+
+from starlette.requests import Request
+
+from gateway.errors import InvalidRequest
+
+LIMIT_MAX: Final = 1_000
+_Row = TypeVar("_Row")
+
+
+class Page(NamedTuple):
+    """Part of a list that is asked for."""
+
+    limit: int
+    offset: int
+    sort: str
+    is_descending: bool
+    contains: str
+
+    def names(self, rows: Sequence[_Row], name: Callable[[_Row], str]) -> list[_Row]:
+        """Return the rows whose name contains the text."""
+        wanted = self.contains.lower()
+        return [row for row in rows if wanted in name(row).lower()]
+
+    def cut(self, rows: Sequence[_Row], key: Callable[[_Row], Any] | None = None) -> list[_Row]:
+        """Return the page's rows; without a ``key`` they are sorted already, ascending."""
+        if key is not None:
+            rows = sorted(rows, key=key, reverse=self.is_descending)
+        elif self.is_descending:
+            rows = rows[::-1]
+        return list(rows[self.offset : self.offset + self.limit])
+
+
+def page_of(request: Request, sorts: Collection[str]) -> Page | None:
+    """Return the page that the query asks for; None without a limit.
+
+    Errors: ``InvalidRequest``.
+    """
+    asked = request.query_params
+    if "limit" not in asked:
+        return None
+    sort = asked.get("sort") or next(iter(sorts))
+    is_descending, name = sort.startswith("-"), sort.removeprefix("-")
+    if name not in sorts:
+        raise InvalidRequest(f"sort: {', '.join(sorts)}, or one with -, not {sort[:80]!r}")
+    limit, offset = whole_number(asked, "limit", 50), whole_number(asked, "offset", 0)
+    if not 1 <= limit <= LIMIT_MAX:
+        raise InvalidRequest(f"limit: 1 to {LIMIT_MAX}")
+    return Page(limit, offset, name, is_descending, asked.get("contains", ""))
+
+
+def whole_number(asked: Any, name: str, default: int) -> int:  # noqa: ANN401 - query parameters
+    """Return a parameter that is a number from 0 on. Errors: ``InvalidRequest``."""
+    text = asked.get(name) or str(default)
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):  # noqa: PLR2004 - fits int64
+        raise InvalidRequest(f"{name}: a number from 0 on, not {text[:80]!r}")
+    return int(text)
