@@ -36,6 +36,7 @@ class Page(NamedTuple):
 PAGES: Final = (
     Page("overview", "Overview"),
     Page("topics", "Topics", item="topic"),
+    Page("queues", "Queues", item="queue"),
 )
 KEYS: Final[Mapping[str, str]] = {
     "overview": "o",

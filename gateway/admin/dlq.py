@@ -11,9 +11,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from gateway.admin.queue_pages import reasons_of, redrive_preview
 from gateway.admin.queue_views import letters_of, purge_queue, queue_of, queue_summary
-from gateway.admin.requests import namespace_of, read_body
+from gateway.admin.requests import check_may, namespace_of, read_body
 from gateway.admin.state import AdminState
+from gateway.auth.ports import Operation
 from gateway.config.base import FrozenConfig
 from gateway.errors import InvalidRequest, PolicyViolation
 from gateway.kernel import Kernel
@@ -37,11 +39,6 @@ def routes(state: AdminState) -> list[Route]:
     async def list_all(request: Request) -> Response:
         kernel, namespace = state.running(), namespace_of(request)
         return JSONResponse({"dlqs": await _dead_letter_queues(kernel, namespace)})
-
-    async def messages(request: Request) -> Response:
-        kernel = state.running()
-        count = _count(request.query_params.get("count", "100"))
-        return JSONResponse(await letters_of(kernel, queue_of(kernel, request), count))
 
     async def redrives(request: Request) -> Response:
         kernel, queue = state.running(), queue_of(state.running(), request)
@@ -74,10 +71,37 @@ def routes(state: AdminState) -> list[Route]:
 
     return [
         Route("/dlq", list_all, methods=["GET"]),
-        Route("/dlq/{queue}/messages", messages, methods=["GET"]),
+        *_looks(state),
         Route("/dlq/{queue}/redrives", redrives, methods=["GET", "POST"]),
         Route("/dlq/{queue}/redrives/cancel", cancel, methods=["POST"]),
         Route("/dlq/{queue}/purge", purge, methods=["POST"]),
+    ]
+
+
+def _looks(state: AdminState) -> list[Route]:
+    """Return the routes that change nothing."""
+
+    async def messages(request: Request) -> Response:
+        kernel = state.running()
+        queue, count = (
+            queue_of(kernel, request),
+            _count(request.query_params.get("count", "100")),
+        )
+        check_may(kernel, request, Operation.READ, queue.name)
+        return JSONResponse(await letters_of(kernel, queue, count))
+
+    async def reasons(request: Request) -> Response:
+        kernel = state.running()
+        return JSONResponse(await reasons_of(kernel, queue_of(kernel, request)))
+
+    async def preview(request: Request) -> Response:
+        kernel = state.running()
+        return JSONResponse(await redrive_preview(kernel, queue_of(kernel, request), request))
+
+    return [
+        Route("/dlq/{queue}/messages", messages, methods=["GET"]),
+        Route("/dlq/{queue}/reasons", reasons, methods=["GET"]),
+        Route("/dlq/{queue}/redrive-preview", preview, methods=["GET"]),
     ]
 
 

@@ -78,7 +78,7 @@ async def letters_of(kernel: Kernel, queue: Queue, count: int) -> dict[str, Any]
     found = await queue.browse(count)
     return {
         "total": sum(queue.counts()),
-        "messages": [_letter(browsed, now_unix_ms) for browsed in found],
+        "messages": [letter_view(browsed, now_unix_ms) for browsed in found],
     }
 
 
@@ -109,7 +109,8 @@ async def _oldest_unix_ms(queue: Queue) -> int | None:
     return oldest
 
 
-def _letter(browsed: Browsed, now_unix_ms: int) -> dict[str, Any]:
+def letter_view(browsed: Browsed, now_unix_ms: int) -> dict[str, Any]:
+    """Return a message of a queue, with the values of its ``dlq.*`` headers."""
     record = browsed.record
     return {
         "partition": browsed.number,

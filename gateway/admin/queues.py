@@ -1,6 +1,7 @@
 """REST for queues: ``/v1/queues`` and below.
 
 ``?namespace=`` names another namespace than the default one, ``?group=`` another queue group.
+``?limit=`` asks for a page (``gateway.admin.paging``).
 """
 
 from typing import Any
@@ -10,10 +11,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from gateway.admin.paging import page_of
+from gateway.admin.queue_pages import QUEUE_SORTS, message_page, queue_page
 from gateway.admin.queue_views import purge_queue, queue_details, queue_of, queue_summary
-from gateway.admin.requests import changes, namespace_of, read_body
+from gateway.admin.requests import changes, check_may, namespace_of, read_body
 from gateway.admin.state import AdminState
 from gateway.auth.audit import topic_text
+from gateway.auth.ports import Operation
 from gateway.config.base import FrozenConfig
 from gateway.errors import InvalidRequest
 from gateway.kernel import Kernel
@@ -53,7 +57,12 @@ def routes(state: AdminState) -> list[Route]:
             with changes(kernel, request, "queue.create", topic_text(name)):
                 queue = await _create(kernel, name, body)
             return JSONResponse(await queue_details(kernel, queue), 201)
-        queues = kernel.queues.queues(namespace_of(request))
+        page, queues = (
+            page_of(request, QUEUE_SORTS),
+            kernel.queues.queues(namespace_of(request)),
+        )
+        if page is not None:
+            return JSONResponse(await queue_page(kernel, queues, page))
         return JSONResponse({"queues": [await queue_summary(kernel, one) for one in queues]})
 
     async def one(request: Request) -> Response:
@@ -77,9 +86,16 @@ def routes(state: AdminState) -> list[Route]:
             await purge_queue(kernel, queue)
         return Response(status_code=204)
 
+    async def messages(request: Request) -> Response:
+        kernel = state.running()
+        queue = queue_of(kernel, request)
+        check_may(kernel, request, Operation.READ, queue.name)
+        return JSONResponse(await message_page(kernel, queue, request))
+
     return [
         Route("/queues", list_or_create, methods=["GET", "POST"]),
         Route("/queues/{queue}", one, methods=["GET", "PATCH", "DELETE"]),
+        Route("/queues/{queue}/messages", messages, methods=["GET"]),
         Route("/queues/{queue}/purge", purge, methods=["POST"]),
     ]
 
