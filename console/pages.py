@@ -37,6 +37,7 @@ PAGES: Final = (
     Page("overview", "Overview"),
     Page("topics", "Topics", item="topic"),
     Page("queues", "Queues", item="queue"),
+    Page("groups", "Groups", item="group"),
 )
 KEYS: Final[Mapping[str, str]] = {
     "overview": "o",

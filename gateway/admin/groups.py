@@ -1,54 +1,36 @@
 """REST for consumer groups: ``/v1/groups`` and below.
 
 ``?namespace=`` names another namespace than the default one. A group id may hold any character;
-a ``/`` in it is ``%2F`` in the path.
+a ``/`` in it is ``%2F`` in the path. ``?limit=`` asks for a page (``gateway.admin.paging``).
 """
 
 from typing import Any
-from uuid import UUID
 
-from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.admin.requests import namespace_of, path_text, read_body
+from gateway.admin.group_pages import GROUP_SORTS, POSITION_SORTS, group_page, position_page
+from gateway.admin.offset_moves import NewOffsets, move_offsets
+from gateway.admin.paging import page_of
+from gateway.admin.requests import changes, namespace_of, path_text, read_body, topic_name
 from gateway.admin.state import AdminState
-from gateway.config.base import FrozenConfig
-from gateway.errors import (
-    GroupNotEmpty,
-    GroupNotFound,
-    InvalidRequest,
-    OffsetOutOfRange,
-    TopicNotFound,
-)
+from gateway.errors import GroupNotFound, GroupSubscribed
 from gateway.futures import await_done
 from gateway.groups.consumer.model import ConsumerMember
-from gateway.groups.cursors import Commit, Cursor
+from gateway.groups.cursors import Cursor
 from gateway.groups.model import GroupName, GroupState, Member
 from gateway.kernel import Kernel
-from gateway.model import TopicName, check_topic_name
-from gateway.partition import Partition
-
-
-class NewOffsets(FrozenConfig):
-    """Body of ``POST /v1/groups/<group>/offsets``; without ``partition``, all of the topic.
-
-    ``topic_uuid`` is for who knows the topic by it: one that was deleted and made anew is none.
-    """
-
-    topic: str
-    topic_uuid: UUID | None = None
-    partition: int | None = Field(default=None, ge=0)
-    to: str
 
 
 def routes(state: AdminState) -> list[Route]:
     """Return the routes below ``/v1/groups``."""
 
     async def list_groups(request: Request) -> Response:
-        kernel = state.running()
+        kernel, page = state.running(), page_of(request, GROUP_SORTS)
         names = kernel.groups.names(namespace_of(request))
+        if page is not None:
+            return JSONResponse(group_page(kernel, names, page))
         return JSONResponse({"groups": [_summary(kernel, name) for name in names]})
 
     async def describe_or_delete(request: Request) -> Response:
@@ -62,8 +44,15 @@ def routes(state: AdminState) -> list[Route]:
         kernel, name = state.running(), _group_name(request)
         if request.method == "POST":
             body = await read_body(request, NewOffsets)
-            return JSONResponse({"offsets": await _move(kernel, name, body)})
+            if body.dry_run:
+                return JSONResponse({"offsets": await move_offsets(kernel, name, body)})
+            with changes(kernel, request, "group.move_offsets", name.name):
+                moved = await move_offsets(kernel, name, body)
+            return JSONResponse({"offsets": moved})
         _check_there(kernel, name)
+        page = page_of(request, POSITION_SORTS)
+        if page is not None:
+            return JSONResponse(await position_page(kernel, name, page))
         cursors = kernel.cursors.fetch_all(name)
         return JSONResponse({"offsets": [_position(kernel, cursor) for cursor in cursors]})
 
@@ -71,7 +60,25 @@ def routes(state: AdminState) -> list[Route]:
         Route("/groups", list_groups, methods=["GET"]),
         Route("/groups/{group}", describe_or_delete, methods=["GET", "DELETE"]),
         Route("/groups/{group}/offsets", offsets, methods=["GET", "POST"]),
+        *_forgetting(state),
     ]
+
+
+def _forgetting(state: AdminState) -> list[Route]:
+    """Return the route that removes a group's positions in a topic."""
+
+    async def forget(request: Request) -> Response:
+        kernel, name = state.running(), _group_name(request)
+        topic = kernel.topics.get(topic_name(request))
+        kernel.groups.check_offsets_removable(name)
+        if kernel.groups.is_subscribed(name, topic.name.name):
+            raise GroupSubscribed(f"a member of {name.name!r} subscribes to {topic.name.name}")
+        gone = [(topic.uuid, number) for number in range(len(topic.partition_ids))]
+        with changes(kernel, request, "group.forget_topic", name.name):
+            await await_done(lambda on_done: kernel.cursors.delete(name, gone, on_done))
+        return Response(status_code=204)
+
+    return [Route("/groups/{group}/topics/{topic}", forget, methods=["DELETE"])]
 
 
 def _group_name(request: Request) -> GroupName:
@@ -134,44 +141,3 @@ def _position(kernel: Kernel, cursor: Cursor) -> dict[str, Any]:
         "metadata": cursor.metadata,
         "committed_unix_ms": cursor.committed_unix_ms,
     }
-
-
-async def _move(kernel: Kernel, name: GroupName, body: NewOffsets) -> list[dict[str, Any]]:
-    """Commit offsets for a group without members; it need not exist."""
-    kernel.groups.owners.check(name)
-    group = kernel.groups.find(name)
-    if group is not None and not group.is_idle:
-        msg = f"group {name.name!r} has members, who would commit over it; stop them first"
-        raise GroupNotEmpty(msg)
-    topic = kernel.topics.get(TopicName(name.namespace, check_topic_name(body.topic)))
-    if body.topic_uuid not in {None, topic.uuid}:
-        msg = f"topic {body.topic} is there, but not the one with the uuid {body.topic_uuid}"
-        raise TopicNotFound(msg)
-    numbers = range(len(topic.partition_ids)) if body.partition is None else [body.partition]
-    partitions = [kernel.broker.partition(topic, number) for number in numbers]
-    commits = [
-        Commit(topic.uuid, partition.number, _offset(partition, body.to))
-        for partition in partitions
-    ]
-    await await_done(lambda on_done: kernel.cursors.commit(name, commits, on_done))
-    return [
-        {"topic": body.topic, "partition": commit.number, "offset": commit.offset}
-        for commit in commits
-    ]
-
-
-def _offset(partition: Partition, to: str) -> int:
-    if to == "earliest":
-        return partition.log_start_offset
-    if to == "latest":
-        return partition.high_watermark
-    if not (to.isascii() and to.isdigit()):
-        msg = f"to: earliest, latest or an offset, not {to[:80]!r}"
-        raise InvalidRequest(msg)
-    if not partition.log_start_offset <= int(to) <= partition.high_watermark:
-        msg = (
-            f"offset {to[:20]} of partition {partition.number} is not "
-            f"{partition.log_start_offset} to {partition.high_watermark}"
-        )
-        raise OffsetOutOfRange(msg)
-    return int(to)
