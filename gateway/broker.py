@@ -25,7 +25,7 @@ from gateway.reader import MAX_INT64, Reader
 from gateway.retention_holds import Hold, HolderKind, RetentionHolds
 from gateway.shard_lifecycle import ShardLifecycle
 from gateway.shards.calls import ShardCalls
-from gateway.storage import KeySpans, OnDone, StorageAdapter, WantedKeys
+from gateway.storage import Bounds, KeySpans, OnDone, StorageAdapter, WantedKeys
 from gateway.tail import Receiver, Tail
 from gateway.topics.manager import Topic
 from gateway.write_steps import WriteStep, split_batch
@@ -73,6 +73,11 @@ class Broker:
     def data_uuid(self) -> UUID | None:
         """Identity of the stored data; None where the storage has none."""
         return self.storage.data_uuid
+
+    @property
+    def undurable_bytes(self) -> int:
+        """Bytes appended that are not durable yet."""
+        return self.storage.queued_bytes
 
     @property
     def log_copier(self) -> object | None:
@@ -233,6 +238,10 @@ class Broker:
     def stored_bytes(self, partition_id: int) -> int:
         """Return the bytes of a partition's batches, without making its live state."""
         return self.storage.size_bytes(partition_id)
+
+    def stored_bounds(self, partition_id: int) -> Bounds:
+        """Return a partition's first and next offset, without making its live state."""
+        return self.storage.bounds(partition_id)
 
     # --- what retention may not remove
 

@@ -43,7 +43,7 @@ def build_app(state: AdminState, token: str, hosts: Collection[str] = ()) -> Sta
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/metrics", metrics),
-            Mount("/v1", app=_Rest(state)),
+            Mount("/v1", app=_LateRest(state)),
         ],
         middleware=[Middleware(Gate, token=token, state=state, sessions=sessions)],
         exception_handlers={
@@ -54,7 +54,7 @@ def build_app(state: AdminState, token: str, hosts: Collection[str] = ()) -> Sta
     )
 
 
-class _Rest:
+class _LateRest:
     """The REST interface, loaded at its first request."""
 
     def __init__(self, state: AdminState) -> None:

@@ -48,7 +48,7 @@ class Gate:
             else:
                 scope = self._admit(scope, headers)
         except errors.GatewayError as error:
-            await error_answer(error)(scope, receive, send)
+            await error_answer(errors.as_value(error))(scope, receive, send)
             return
         await app(scope, receive, send)
 

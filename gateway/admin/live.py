@@ -99,7 +99,7 @@ def _sample(kernel: Kernel, metrics: Metrics) -> Sample:
         "connections": by_label("headgate_connections"),
         "rss_bytes": resident_bytes(),
         "loop_lag_ms": total("headgate_loop_lag_seconds") * 1_000,
-        "undurable_bytes": kernel.broker.storage.queued_bytes,
+        "undurable_bytes": kernel.broker.undurable_bytes,
     }
 
 
@@ -118,7 +118,7 @@ def lags(kernel: Kernel) -> Iterator[tuple[str, int]]:
             topic = kernel.topics.by_uuid(cursor.topic_uuid)
             if topic is None or cursor.number >= len(topic.partition_ids):
                 continue
-            end = kernel.broker.storage.bounds(topic.partition_ids[cursor.number]).end
+            end = kernel.broker.stored_bounds(topic.partition_ids[cursor.number]).end
             lag += max(0, end - cursor.offset)
         yield group.name, lag
 

@@ -82,7 +82,7 @@ def partition_page(kernel: Kernel, topic: Topic, page: Page) -> dict[str, Any]:
 def partition_size(kernel: Kernel, topic: Topic, number: int) -> Size:
     """Return a partition's records and bytes, those of other nodes as far as they lie here."""
     partition_id = topic.partition_ids[number]
-    bounds = kernel.broker.storage.bounds(partition_id)
+    bounds = kernel.broker.stored_bounds(partition_id)
     return Size(bounds.end - bounds.start, kernel.broker.stored_bytes(partition_id))
 
 
@@ -119,7 +119,7 @@ def _row(kernel: Kernel, topic: Topic) -> dict[str, Any]:
 
 def _partition(kernel: Kernel, topic: Topic, number: int) -> dict[str, Any]:
     partition_id = topic.partition_ids[number]
-    bounds = kernel.broker.storage.bounds(partition_id)
+    bounds = kernel.broker.stored_bounds(partition_id)
     owner = kernel.placement.owner(shard_of(topic, number, kernel.placement))
     return {
         "number": number,
