@@ -3,7 +3,7 @@
 import asyncio
 import importlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from adapters.mqtt.config import MqttConfig, WebSocketConfig
@@ -14,6 +14,7 @@ from adapters.mqtt.errors import ReasonCode
 from adapters.mqtt.handlers import TABLES
 from adapters.mqtt.metrics import register_metrics
 from adapters.mqtt.node import Node, open_node
+from gateway.admin_views import Action, View
 from gateway.config.base import Address, ListenerConfig
 from gateway.connection import Connection
 from gateway.kernel import Endpoint, Kernel
@@ -129,6 +130,18 @@ class MqttAdapter:
     def register_metrics(self, metrics: Metrics) -> None:
         """Register what only MQTT counts."""
         register_metrics(metrics, self.node)
+
+    def admin_views(self) -> Mapping[str, View]:
+        """See ``gateway.admin_views``; imported when the console first asks."""
+        from adapters.mqtt.admin_views import views
+
+        return views(self.node)
+
+    def admin_actions(self) -> Mapping[str, Action]:
+        """See ``gateway.admin_views``."""
+        from adapters.mqtt.admin_views import actions
+
+        return actions(self.node)
 
     def connections(self) -> list[dict[str, Any]]:
         """Return what ``headgate clients`` shows."""

@@ -3,6 +3,7 @@
 from starlette.routing import Route
 
 from gateway.admin import (
+    adapter_views,
     backup,
     dlq,
     exchanges,
@@ -40,4 +41,5 @@ def rest_routes(state: AdminState) -> list[Route]:
         *users.routes(state),
         *keys.routes(state),
         *rules.routes(state),
+        *adapter_views.routes(state),
     ]

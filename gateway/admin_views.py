@@ -1,0 +1,36 @@
+"""Port of adapters that show things of their own in the REST interface and the console."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+
+class ViewQuery(NamedTuple):
+    """Query for a view: at most ``limit`` rows from ``offset`` on, whose name has ``contains``.
+
+    ``values`` are all query parameters.
+    """
+
+    values: Mapping[str, str]
+    limit: int
+    offset: int
+    contains: str
+
+
+View = Callable[[ViewQuery], dict[str, Any]]
+Action = Callable[[Mapping[str, Any]], dict[str, Any]]
+
+
+@runtime_checkable
+class HasAdminViews(Protocol):
+    """Adapter with views below ``/v1/adapters/<adapter>/``; all run on the event loop.
+
+    Their dicts become JSON. Each does a bounded amount of work. Errors: ``RequestError``.
+    """
+
+    def admin_views(self) -> Mapping[str, View]:
+        """Return the views by name; GET, for viewers."""
+        ...
+
+    def admin_actions(self) -> Mapping[str, Action]:
+        """Return the changes by name, called with ``values`` of the body; POST, for operators."""
+        ...
