@@ -38,6 +38,8 @@ PAGES: Final = (
     Page("topics", "Topics", item="topic"),
     Page("queues", "Queues", item="queue"),
     Page("groups", "Groups", item="group"),
+    Page("access", "Access", Role.ADMIN),
+    Page("config", "Config", Role.ADMIN),
 )
 KEYS: Final[Mapping[str, str]] = {
     "overview": "o",

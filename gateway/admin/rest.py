@@ -5,8 +5,10 @@ from starlette.routing import Route
 from gateway.admin import (
     adapter_views,
     backup,
+    config_view,
     dlq,
     exchanges,
+    explain,
     find,
     groups,
     keys,
@@ -40,6 +42,8 @@ def rest_routes(state: AdminState) -> list[Route]:
         *dlq.routes(state),
         *users.routes(state),
         *keys.routes(state),
+        *explain.routes(state),
         *rules.routes(state),
+        *config_view.routes(state),
         *adapter_views.routes(state),
     ]

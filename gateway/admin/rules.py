@@ -45,19 +45,19 @@ def routes(state: AdminState) -> list[Route]:
     """Return the routes below ``/v1/rules``."""
 
     async def list_rules(_: Request) -> Response:
-        book = _book(state)
-        found = [_shown(rule, "config") for rule in book.static_rules()]
-        found += [_shown(rule, "store") for rule in book.stored_rules()]
+        book = book_of(state)
+        found = [rule_view(rule, "config") for rule in book.static_rules()]
+        found += [rule_view(rule, "store") for rule in book.stored_rules()]
         return JSONResponse({"rules": found})
 
     async def add(request: Request) -> Response:
-        rule = to_rule(await read_body(request, RuleText), _book(state).types)
+        rule = to_rule(await read_body(request, RuleText), book_of(state).types)
         with changes(state.running(), request, "rule.add", rule_text(rule)):
-            await _book(state).add_rules([rule])
-        return JSONResponse(_shown(rule, "store"), 201)
+            await book_of(state).add_rules([rule])
+        return JSONResponse(rule_view(rule, "store"), 201)
 
     async def delete(request: Request) -> Response:
-        book, words = _book(state), _asked(request)
+        book, words = book_of(state), _asked(request)
         rule = _of_adapter_off(book, words) or to_rule(words, book.types)
         if rule in book.stored_rules():
             with changes(state.running(), request, "rule.remove", rule_text(rule)):
@@ -87,7 +87,7 @@ def _of_adapter_off(book: RuleBook, words: RuleText) -> Rule | None:
     """Return the stored rule of a type that nothing of this node knows, if it is meant."""
     wanted = words.model_dump()
     for rule in book.stored_rules():
-        shown = _shown(rule, "store")
+        shown = rule_view(rule, "store")
         if not rule.resource_type.patterns and all(
             shown[key] == value
             for key, value in wanted.items()
@@ -97,7 +97,8 @@ def _of_adapter_off(book: RuleBook, words: RuleText) -> Rule | None:
     return None
 
 
-def _shown(rule: Rule, source: str) -> dict[str, str]:
+def rule_view(rule: Rule, source: str) -> dict[str, str]:
+    """Return a rule in the words of the config; ``source`` says where it is kept."""
     own = {operation: word for word, operation in rule.resource_type.words.items()}
     return {
         "effect": "allow" if rule.allow else "deny",
@@ -113,7 +114,8 @@ def _shown(rule: Rule, source: str) -> dict[str, str]:
     }
 
 
-def _book(state: AdminState) -> RuleBook:
+def book_of(state: AdminState) -> RuleBook:
+    """Return the node's rules. Error: ``InvalidRequest`` where they are kept elsewhere."""
     authorizer = state.running().authorizer
     if not isinstance(authorizer, RuleBook):
         msg = "this node's rules are kept elsewhere"

@@ -1,6 +1,6 @@
 """``headgate check-config``: a node's effective settings, and warnings."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -9,11 +9,11 @@ from gateway.cli.admin_client import settings_of
 from gateway.cli.config_reference import reference
 from gateway.cli.output import print_json, say
 from gateway.config.advice import check_exposure, warnings
-from gateway.config.base import FrozenConfig, InvalidSettings
+from gateway.config.base import InvalidSettings
+from gateway.config.defaults import default_tables
 from gateway.config.listeners import check_certificates
-from gateway.config.loader import load_settings
-from gateway.config.settings import Settings, StorageConfig
-from gateway.config.text import as_tables, format_key, format_value, toml_lines
+from gateway.config.settings import Settings
+from gateway.config.text import as_tables, toml_lines
 from gateway.contributions import Contributions
 from gateway.errors import InvalidConfig
 from gateway.exchanges.declared import check_declared
@@ -42,7 +42,7 @@ def check_config(
         print_json(as_tables(settings))
         _check_start(settings)
         return
-    for line in toml_lines(as_tables(settings), _defaults(settings)):
+    for line in toml_lines(as_tables(settings), default_tables(settings)):
         say(line)
     for warning in warnings(settings):
         say(f"# warning: {warning}")
@@ -71,20 +71,3 @@ def _check_start(settings: Settings) -> None:
             raise InvalidSettings(f"{path}: {error}") from error
     check_certificates(settings)
     check_declared(settings.exchanges, settings.bindings)
-
-
-def _defaults(settings: Settings) -> dict[str, Any]:
-    """Return the same adapters and storage with only the required keys set."""
-    storage = {"adapter": settings.storage.adapter, **_required(settings.storage.options)}
-    assignments = [f"storage={format_value(storage)}"]
-    for name, adapter in settings.adapters.items():
-        assignments.append(f"adapters.{format_key(name)}={format_value(_required(adapter))}")
-    tables = as_tables(load_settings(assignments=assignments))
-    tables["storage"]["adapter"] = StorageConfig().adapter
-    return tables
-
-
-def _required(config: FrozenConfig) -> dict[str, Any]:
-    """Return the keys without a default, with their values."""
-    fields = type(config).model_fields.items()
-    return config.model_dump(mode="json", include={k for k, v in fields if v.is_required()})

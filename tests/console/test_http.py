@@ -143,6 +143,28 @@ async def test_messages_need_the_right_to_the_topic(setup: Setup) -> None:
         assert "otto may not" in answer.json["message"]
 
 
+async def test_the_config_and_what_decides_are_for_administrators(setup: Setup) -> None:
+    await add_users(setup)
+    question = "/v1/rules/explain?user={}&operation=alter&resource=cluster&name=kafka-cluster"
+    for name in ("vera", "otto"):
+        browser = await logged_in(setup, name)
+        assert (await browser.get("/v1/config")).status == 403
+        assert (await browser.get(question.format("vera"))).status == 403
+        assert (await browser.get("/console/access")).status == 403
+    ada = await logged_in(setup, "ada")
+    keys = {one["key"]: one for one in (await ada.get("/v1/config")).json["keys"]}
+    assert keys["auth.failure_delay_ms"]["is_default"] is False
+    assert keys["node.insecure"]["is_default"] is True
+    answers = {
+        name: (await ada.get(question.format(name))).json
+        for name in ("ada", "otto", "vera", "")
+    }
+    assert [answers[name]["allowed"] for name in answers] == [True, True, False, False]
+    assert answers["ada"]["reason"] == "the user is an administrator"
+    assert answers["otto"]["rules"][0]["operation"] == "alter"
+    assert answers[""]["reason"] == "login is required"
+
+
 async def test_no_session_may_write_files_by_a_backup(setup: Setup) -> None:
     browser = Browser(setup.server)
     await browser.open()
