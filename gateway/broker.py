@@ -14,7 +14,7 @@ from gateway.append_queue import AppendQueue
 from gateway.broker_metrics import register_metrics
 from gateway.clock import Clock
 from gateway.config.settings import BrokerConfig
-from gateway.errors import OffsetOutOfRange, TopicNotFound
+from gateway.errors import NotLeader, OffsetOutOfRange, TopicNotFound
 from gateway.key_index import has_key_spans, spans_with_keys
 from gateway.long_poll import Waiter
 from gateway.metrics import Metrics
@@ -56,10 +56,9 @@ class Broker:
         self.before_delete: list[Callable[[Topic], None]] = []
         """Called with a topic that is about to be deleted, while it can still be written."""
         self.placement = placement
-        self.loading: Collection[int] = ()
-        """Shards that have come, of whose producers nothing is known yet: their partitions are
-        not served. See ``gateway.producers``."""
         self.shards = ShardLifecycle(placement, self.after_pending)
+        self.shards.on_open.append(self._serve_loaded)
+        self._loaded: dict[int, Partition] = {}  # by id, of shards that are loading
         self.shard_calls = ShardCalls(placement)
         """Way to the services of any shard, whichever node serves it."""
         self._loop = asyncio.get_running_loop()
@@ -104,26 +103,58 @@ class Broker:
     def _materialise(self, topic: Topic, number: int) -> Partition:
         placement = self.placement
         shard = shard_of(topic, number, placement)
-        if not placement.owns(shard) or (shard in self.loading and not topic.is_internal):
+        if shard in self.shards.loading and not topic.is_internal:
+            msg = f"partition {number} of {topic.name.name} is being loaded"
+            raise NotLeader(msg, owner_id=placement.node_id, epoch=placement.epoch(shard))
+        partition = topic.partitions[number] = self._new_partition(topic, number, shard)
+        return partition
+
+    def _new_partition(self, topic: Topic, number: int, shard: int) -> Partition:
+        placement = self.placement
+        if not placement.owns(shard):
             owner_id = owner_id_of(shard, placement)
             raise not_leader(topic, number, owner_id, placement.epoch(shard))
-        partition = Partition(
+        return Partition(
             topic,
             number,
             self.storage.bounds(topic.partition_ids[number]),
             leader_epoch=placement.epoch(shard),
             shard=shard,
         )
-        topic.partitions[number] = partition
+
+    def loaded_partition(self, topic: Topic, number: int) -> Partition:
+        """Return a partition, also of a shard that is loading: for state that is loaded with it.
+
+        Errors: as ``partition``.
+        """
+        shard = shard_of(topic, number, self.placement)
+        if shard not in self.shards.loading:
+            return self.partition(topic, number)
+        partition = self._loaded.get(topic.partition_ids[number])
+        if partition is None:
+            partition = self._new_partition(topic, number, shard)
+            self._loaded[partition.partition_id] = partition
         return partition
+
+    def _serve_loaded(self, shards: Collection[int]) -> None:
+        """Serve the partitions of shards whose state is open."""
+        for partition in [one for one in self._loaded.values() if one.shard in shards]:
+            del self._loaded[partition.partition_id]
+            topic = partition.topic
+            if not partition.is_gone and topic.partitions[partition.number] is None:
+                topic.partitions[partition.number] = partition
+
+    def loaded_partitions(self) -> list[Partition]:
+        """Return the partitions of shards that are loading, for a change of owners."""
+        return list(self._loaded.values())
 
     def owns(self, topic: Topic, number: int) -> bool:
         """Say whether this node serves a partition, for work on all that is its own."""
         placement = self.placement
-        if placement.owns_all and not self.loading:
+        if placement.owns_all and not self.shards.loading:
             return True
         shard = shard_of(topic, number, placement)
-        return placement.owns(shard) and shard not in self.loading
+        return placement.owns(shard) and shard not in self.shards.loading
 
     def follow_owner(self, partition: Partition) -> None:
         """Take over a new epoch, or stop serving a partition whose shard went to another node.
@@ -137,7 +168,8 @@ class Broker:
             return
         partition.moved_to = (owner_id_of(shard, placement), epoch)
         partition.is_gone = True
-        partition.topic.partitions[partition.number] = None
+        if self._loaded.pop(partition.partition_id, None) is not partition:
+            partition.topic.partitions[partition.number] = None
         self.writer.producers_changed.discard(partition)
         for waiter in tuple(partition.waiters):
             waiter.on_gone()

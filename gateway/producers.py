@@ -26,7 +26,7 @@ from gateway.config.settings import BrokerConfig
 from gateway.errors import GatewayError, MessageTooLarge, TopicNotFound, as_value
 from gateway.model import unpack_batch_header
 from gateway.partition import Partition
-from gateway.shard_lifecycle import LoadingShards
+from gateway.placement import shard_of
 from gateway.sharded_stream import ShardedStream, rule_of_partition_ids
 from gateway.storage import StoredHeader
 from gateway.streams import Item
@@ -78,7 +78,6 @@ class ProducerStates:
         self._expire_at_ms = clock.monotonic_ms() + EXPIRE_EVERY_MS
         self._known: set[Partition] = set()
         self._gone: set[bytes] = set()  # keys whose partitions are no more
-        self._loading: LoadingShards | None = None
         node_id = broker.placement.node_id
         self._sequence_key = _SEQUENCE_KEY + node_id.to_bytes(_ID_BYTES, "big", signed=True)
         self._released_sequence = 0  # all before it in the log is in snapshots
@@ -87,8 +86,6 @@ class ProducerStates:
         """Rebuild the state of the node's shards, once, before clients can produce."""
         shards = self._broker.shards
         await self._stream.load_shards(shards.owned())
-        self._loading = LoadingShards(self._broker.placement)
-        self._broker.loading = self._loading.numbers
         value = self._stream.get(self._sequence_key) or self._stream.get(_SEQUENCE_KEY)
         from_sequence = 0 if value is None else int.from_bytes(value, "big")
         self._restore(shards.owned())
@@ -105,9 +102,7 @@ class ProducerStates:
 
     async def load_shards(self, shards: Collection[int]) -> None:
         """See ``ShardState``: from the snapshots of the former owner, and this node's log."""
-        assert self._loading is not None
         await self._stream.load_shards(shards)
-        self._loading.remove(shards)
         self._restore(shards)
         self._replay_from(self._released_sequence, shards)
 
@@ -175,9 +170,10 @@ class ProducerStates:
         except TopicNotFound:
             return None
         topic = self._topics.by_uuid(identity.topic_uuid)
-        if topic is None or not self._broker.owns(topic, identity.number):
+        placement = self._broker.placement
+        if topic is None or not placement.owns(shard_of(topic, identity.number, placement)):
             return None
-        return self._broker.partition(topic, identity.number)
+        return self._broker.loaded_partition(topic, identity.number)
 
     def _sequences(self, partition: Partition) -> ProducerSequences:
         if partition.producers is None:

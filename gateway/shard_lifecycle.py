@@ -8,8 +8,9 @@ the following happens, with each step done for all state before the next one beg
 2. the owner changes: from this turn of the loop on, requests are refused;
 3. when appends that were under way are done, ``close_shards``, in the reverse order.
 
-Shards that come are opened by ``open_shards``, in order. One task does steps 3 and the opening, so
-a shard that leaves and comes back at once is closed before it is opened again.
+Shards that come are opened by ``load_shards``, in order; until all state of a shard is open, it is
+``loading``, and requests are refused. One task does step 3 and the opening, so a shard that leaves
+and comes back at once is closed before it is opened again.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from typing import Final, Protocol
 import structlog
 
 from gateway.errors import GatewayError, NotLeader
-from gateway.placement import Placement
+from gateway.placement import OnShards, Placement
 from gateway.storage import OnDone
 
 RETRY_S: Final = 1.0
@@ -58,30 +59,6 @@ class ShardState(Protocol):
         ...
 
 
-class LoadingShards:
-    """Shards of this node that are not loaded yet, from the turn on in which they come."""
-
-    def __init__(self, placement: Placement) -> None:
-        """The shards that the node owns now are loaded."""
-        self.numbers: set[int] = set()
-        self._placement = placement
-        self._loaded = {one for one in range(placement.shard_count) if placement.owns(one)}
-        placement.on_change.append(self._follow)
-
-    def remove(self, shards: Collection[int]) -> None:
-        """Take note that shards are loaded."""
-        self._loaded.update(shards)
-        self.numbers.difference_update(shards)
-
-    def _follow(self, shards: Collection[int]) -> None:
-        for shard in shards:
-            if not self._placement.owns(shard):
-                self._loaded.discard(shard)
-                self.numbers.discard(shard)
-            elif shard not in self._loaded:
-                self.numbers.add(shard)
-
-
 class ShardLifecycle:
     """Carries out changes of owners for all state that is registered."""
 
@@ -95,6 +72,11 @@ class ShardLifecycle:
         self._loop = asyncio.get_running_loop()
         self._states: list[ShardState] = []
         self._left: set[int] = set()
+        self._served = set(self.owned())
+        self.loading: set[int] = set()
+        """Shards of this node that are not served yet, from the turn on in which they came."""
+        self.on_open: list[OnShards] = []
+        """Called with shards whose state is open, in the turn from which on they are served."""
         self._task: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -123,11 +105,7 @@ class ShardLifecycle:
 
     def is_open(self, shard: int) -> bool:
         """Return whether the node serves a shard: it owns it, and all state of it is open."""
-        return (
-            self._placement.owns(shard)
-            and shard not in self._left
-            and all(shard in state.open_shards for state in self._states)
-        )
+        return shard in self._served
 
     async def settled(self) -> None:
         """Return when all changes so far are carried out.
@@ -154,25 +132,40 @@ class ShardLifecycle:
             state.quiesce_shards(shards)
 
     def _follow(self, shards: Collection[int]) -> None:
-        self._left.update(shard for shard in shards if not self._placement.owns(shard))
+        for shard in shards:
+            if not self._placement.owns(shard):
+                self._left.add(shard)
+                self._served.discard(shard)
+                self.loading.discard(shard)
+            elif shard not in self._served:
+                self.loading.add(shard)
+        self._wake()
+
+    def _try_again(self) -> None:
+        self._retry = None
         self._wake()
 
     def _wake(self) -> None:
-        self._retry = None
         if self._task is None and self._has_work() and not self._is_closed:
             self._task = self._loop.create_task(self._run())
             self._task.add_done_callback(self._ended)
 
     def _has_work(self) -> bool:
-        return bool(self._left) or any(self._missing(state) for state in self._states)
+        return bool(self._left or self.loading) or any(map(self._missing, self._states))
 
     def _missing(self, state: ShardState) -> set[int]:
         return set(self.owned()).difference(state.open_shards, self._left)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._task = None
-        if not task.cancelled():
-            task.result()  # a bug goes to the loop's exception handler
+        if task.cancelled():
+            return
+        bug = task.exception()
+        if bug is not None:  # it goes to the loop's exception handler
+            self._retry = self._loop.call_later(RETRY_S, self._try_again)
+            raise bug
+        if self._retry is None:
+            self._wake()  # shards may have come after its last look
 
     async def _run(self) -> None:
         while self._has_work():
@@ -180,11 +173,12 @@ class ShardLifecycle:
             try:
                 for state in list(self._states):
                     await self._open_missing(state)
+                self._serve()
             except GatewayError as error:
                 if self._left:
                     continue
                 log.warning("shards are not opened", error=str(error))
-                self._retry = self._loop.call_later(RETRY_S, self._wake)
+                self._retry = self._loop.call_later(RETRY_S, self._try_again)
                 return
 
     async def _close_left(self) -> None:
@@ -196,6 +190,19 @@ class ShardLifecycle:
         await done.wait()
         for state in reversed(self._states):
             state.close_shards(left)
+
+    def _serve(self) -> None:
+        """Serve the shards whose state is open; some may have left, or come, meanwhile."""
+        opened = [
+            shard
+            for shard in sorted(self.loading.difference(self._left))
+            if all(shard in state.open_shards for state in self._states)
+        ]
+        if opened:
+            self.loading.difference_update(opened)
+            self._served.update(opened)
+            for follow in self.on_open:
+                follow(opened)
 
     async def _open_missing(self, state: ShardState) -> None:
         missing = self._missing(state)

@@ -15,5 +15,8 @@ def follow_owners(broker: Broker, topics: TopicManager) -> None:
             for partition in tuple(topic.partitions):
                 if partition is not None and partition.shard in moved:
                     broker.follow_owner(partition)
+        for partition in broker.loaded_partitions():
+            if partition.shard in moved:
+                broker.follow_owner(partition)
 
     broker.placement.on_change.append(follow)

@@ -97,7 +97,7 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
         clock,
         coalescer,
         config,
-        rule=retained_rule(routes, feeds, kernel.placement),
+        rule=retained_rule(routes, feeds),
     )
     inbound = await ShardedStream.open(
         INBOUND_TOPIC, broker, topics, clock, coalescer=coalescer, rule=no_rule

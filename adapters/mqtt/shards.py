@@ -6,7 +6,7 @@ from adapters.mqtt.routes import Routes
 from adapters.mqtt.sessions.store import GROUP_KEY, parse_key
 from gateway.errors import TopicNotFound
 from gateway.model import DEFAULT_NAMESPACE
-from gateway.placement import Placement, shard_of
+from gateway.placement import Placement
 from gateway.sharded_stream import ShardRule
 from gateway.slots import shard_of_client, shard_of_share
 
@@ -24,15 +24,14 @@ def session_rule(placement: Placement) -> ShardRule:
     return shard_of_session
 
 
-def retained_rule(routes: Routes, feeds: FeedSet, placement: Placement) -> ShardRule:
+def retained_rule(routes: Routes, feeds: FeedSet) -> ShardRule:
     """Return the rule of ``__mqtt_retained``: the shard of the partition of the message."""
 
     def shard_of_retained(topic: bytes, value: bytes) -> int:
         try:
-            partition = feeds.target(routes.find(topic, qos_of(value)))
+            return feeds.shard_of(routes.find(topic, qos_of(value)))
         except TopicNotFound:  # deleted; it is made again at once
             return 0
-        return shard_of(partition.topic, partition.number, placement)
 
     return shard_of_retained
 

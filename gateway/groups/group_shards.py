@@ -3,8 +3,7 @@
 from collections.abc import Callable, Collection
 
 from gateway.groups.owners import GroupOwners
-from gateway.placement import Placement
-from gateway.shard_lifecycle import LoadingShards, ShardLifecycle
+from gateway.shard_lifecycle import ShardLifecycle
 
 
 class GroupShards:
@@ -13,15 +12,13 @@ class GroupShards:
     def __init__(
         self,
         shards: ShardLifecycle,
-        placement: Placement,
         owners: GroupOwners,
         load: Callable[[Collection[int]], None],
     ) -> None:
         """``load`` restores the groups of some shards."""
         self._shards = shards
         self._load = load
-        self._loading = LoadingShards(placement)
-        owners.loading = self._loading.numbers
+        owners.loading = shards.loading
         self.open_shards = set(shards.owned())
         shards.register(self)
 
@@ -38,6 +35,5 @@ class GroupShards:
 
     async def load_shards(self, shards: Collection[int]) -> None:
         """See ``ShardState``."""
-        self._loading.remove(shards)
         self._load(shards)
         self.open_shards.update(shards)

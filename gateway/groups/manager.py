@@ -87,9 +87,7 @@ class GroupManager(GroupDirectory):
         groups = cls(cursors, topics, clock, config, GroupOwners(broker.placement))
         groups.load()
         broker.placement.on_change.append(groups._follow_owners)
-        groups._shards = GroupShards(
-            broker.shards, broker.placement, groups.owners, groups.load
-        )
+        groups._shards = GroupShards(broker.shards, groups.owners, groups.load)
         groups._expiry = OffsetExpiry(groups, cursors, topics, clock, config)
         groups._expiry.start()
         return groups
@@ -109,8 +107,6 @@ class GroupManager(GroupDirectory):
         self.consumer_groups.load(partial(self._is_taken, shards))
 
     def _is_taken(self, shards: Collection[int] | None, name: GroupName) -> bool:
-        if not self.owners.owns(name):
-            return False
         return shards is None or self.owners.shard(name) in shards
 
     def close(self) -> None:

@@ -76,7 +76,7 @@ class QueueShards:
         """Return new lanes, of which the journal has nothing so far. Error: ``NotLeader``."""
         lanes = []
         for number in numbers:
-            partition = self._context.broker.partition(queue.topic, number)
+            partition = self._context.broker.loaded_partition(queue.topic, number)
             lane = queue.new_lane(partition, partition.log_start_offset)
             lane.is_ahead = True  # its first entry is a snapshot
             lanes.append(lane)

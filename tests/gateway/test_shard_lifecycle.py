@@ -155,6 +155,17 @@ async def test_a_shard_that_cannot_be_read_is_tried_again(
     assert node.calls[-2:] == [("close", "user", [0]), ("load", "user", [0])]
 
 
+@pytest.mark.parametrize("between", range(20))
+async def test_a_shard_is_opened_in_whatever_turn_it_comes(between: int) -> None:
+    node = Node()
+    node.placement.give([0])
+    await turns(between)
+    node.placement.take([0])
+    await node.shards.settled()
+    assert node.shards.is_open(0)
+    assert not node.shards.loading
+
+
 async def test_a_node_of_all_shards_starts_no_task() -> None:
     node = Node()
     node.placement.renew(range(SHARDS))

@@ -95,6 +95,12 @@ class PlacedNode:
     def take_half(self) -> None:
         """Take them back."""
         self.call(lambda: self.placement.take(range(SHARDS // 2, SHARDS)))
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the node has closed and opened what it gave and took."""
+        shards = self.kernel.broker.shards
+        asyncio.run_coroutine_threadsafe(shards.settled(), self._loop).result(STARTED_WITHIN_S)
 
     def _run(self) -> None:
         asyncio.run(self._serve())

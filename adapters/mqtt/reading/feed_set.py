@@ -18,6 +18,7 @@ from gateway.clock import Clock
 from gateway.errors import GatewayError, StorageUnavailable, TopicExists, TopicNotFound
 from gateway.model import DEFAULT_NAMESPACE, TopicName
 from gateway.partition import Partition
+from gateway.placement import shard_of
 from gateway.slots import partition_for_key
 from gateway.topics.manager import Topic, TopicManager
 
@@ -63,12 +64,12 @@ class FeedSet:
 
     async def start(self) -> None:
         """Make what is missing and follow all. Errors: those of ``TopicManager.create``."""
+        self.open_shards.update(self._broker.shards.owned())
         for name, route in self._routes.items():
             await self._ensure(name, route)
         self._topics.on_changed.append(self._on_changed)
         self._topics.on_deleted.append(self._on_deleted)
         self._broker.placement.on_change.append(self._follow_owners)
-        self.open_shards.update(self._broker.shards.owned())
         self._broker.shards.register(self)
 
     def stop(self) -> None:
@@ -138,10 +139,16 @@ class FeedSet:
             routed.target = None
         partition = routed.target
         if partition is None:
-            topic = self._topics.get(TopicName(DEFAULT_NAMESPACE, routed.log_topic))
-            number = partition_for_key(routed.key, len(topic.partition_ids))
-            partition = routed.target = self._broker.partition(topic, number)
+            partition = routed.target = self._broker.partition(*self._place(routed))
         return partition
+
+    def shard_of(self, routed: RoutedTopic) -> int:
+        """Return the shard of a message's partition, whoever owns it. Error: ``TopicNotFound``."""
+        return shard_of(*self._place(routed), self._broker.placement)
+
+    def _place(self, routed: RoutedTopic) -> tuple[Topic, int]:
+        topic = self._topics.get(TopicName(DEFAULT_NAMESPACE, routed.log_topic))
+        return topic, partition_for_key(routed.key, len(topic.partition_ids))
 
     async def _ensure(self, name: str, route: RouteConfig) -> None:
         topic_name = TopicName(DEFAULT_NAMESPACE, name)
@@ -174,9 +181,9 @@ class FeedSet:
     def _follow(self, topic: Topic) -> None:
         route = self._routes[topic.name.name]
         for number, partition_id in enumerate(topic.partition_ids):
-            if partition_id in self._by_partition or not self._broker.owns(topic, number):
+            if partition_id in self._by_partition or not self._is_open(topic, number):
                 continue
-            partition = self._broker.partition(topic, number)
+            partition = self._broker.loaded_partition(topic, number)
             feed = Feed(
                 self._broker,
                 partition,
@@ -189,6 +196,11 @@ class FeedSet:
             feed.on_new_foreign = self._on_foreign
             self._by_partition[partition_id] = feed
             self._catch_ups[partition_id] = CatchUp(feed, self._matcher, self._pace)
+
+    def _is_open(self, topic: Topic, number: int) -> bool:
+        placement = self._broker.placement
+        shard = shard_of(topic, number, placement)
+        return shard in self.open_shards and placement.owns(shard)
 
     def _follow_owners(self, _shards: Collection[int]) -> None:
         """Drop the feeds of partitions that left."""
