@@ -70,6 +70,10 @@ class ReceiveAttempts:
         """End an attempt."""
         self._forget((topic_uuid, attempt_id))
 
+    def topics(self) -> set[UUID]:
+        """Return the topics of queues that have attempts."""
+        return {key[0] for key in self._attempts}
+
     def forget_topic(self, topic_uuid: UUID) -> None:
         """End all attempts of a queue."""
         for key in [key for key in self._attempts if key[0] == topic_uuid]:

@@ -6,7 +6,7 @@ restart: windows are rebuilt from the log.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -21,6 +21,7 @@ from adapters.sqs.queues.queue_rules import QueueRules, parse_rules
 from features.dedup_ids import DedupIds, IdBudget
 from gateway.errors import GatewayError, as_value
 from gateway.kernel import Kernel
+from gateway.placement import shard_of
 from gateway.topics.manager import Topic
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ class MessageState:
         self._tasks: set[asyncio.Task[None]] = set()
         self.attempts = ReceiveAttempts(attempts_max=config.receive_attempts_max)
         kernel.topics.on_deleted.append(self._on_deleted)
+        self._placement = kernel.broker.placement
+        self.open_shards = set(kernel.broker.shards.owned())
+        kernel.broker.shards.register(self)
 
     @property
     def dedup_ids_used(self) -> int:
@@ -119,8 +123,29 @@ class MessageState:
             window.close()
         self._windows.clear()
         self._states.clear()
+        self._kernel.broker.shards.unregister(self)
         if self._on_deleted in self._kernel.topics.on_deleted:
             self._kernel.topics.on_deleted.remove(self._on_deleted)
+
+    # --- ShardState: another node may serve the queues of a shard that leaves, and take ids
+
+    async def load_shards(self, shards: Collection[int]) -> None:
+        """See ``ShardState``: windows are read from the log when they are asked for."""
+        self.open_shards.update(shards)
+
+    def quiesce_shards(self, shards: Collection[int]) -> None:
+        """See ``ShardState``: all that is kept is in the log."""
+
+    def close_shards(self, shards: Collection[int]) -> None:
+        """See ``ShardState``: forget the ids and attempts of queues with a partition there."""
+        self.open_shards.difference_update(shards)
+        for uuid in [*self._windows, *self.attempts.topics()]:
+            topic = self._kernel.topics.by_uuid(uuid)
+            if topic is not None and any(
+                shard_of(topic, number, self._placement) in shards
+                for number in range(len(topic.partition_ids))
+            ):
+                self._on_deleted(topic)
 
     def _on_deleted(self, topic: Topic) -> None:
         self._states.pop(topic.uuid, None)
