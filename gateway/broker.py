@@ -172,7 +172,10 @@ class Broker:
             partition.topic.partitions[partition.number] = None
         self.writer.producers_changed.discard(partition)
         for waiter in tuple(partition.waiters):
-            waiter.on_gone()
+            if not waiter.takes_pending:
+                waiter.on_gone()
+        if partition.waiters:
+            self.after_pending(lambda _error: _end_waiters(partition))
 
     # --- writing
 
@@ -342,3 +345,8 @@ class Broker:
     def delete(self, partition_ids: Sequence[int], on_done: OnDone) -> None:
         """Delete the partitions of a removed topic from the storage."""
         self.storage.delete(partition_ids, on_done)
+
+
+def _end_waiters(partition: Partition) -> None:
+    for waiter in tuple(partition.waiters):
+        waiter.on_gone()

@@ -40,6 +40,11 @@ class Waiter:
     def on_truncated(self) -> None:
         """See ``gateway.partition.Appended``: nothing becomes readable."""
 
+    @property
+    def takes_pending(self) -> bool:
+        """See ``Appended``: who waits asks the next owner."""
+        return False
+
     def on_gone(self) -> None:
         """See ``gateway.partition.Appended``."""
         self._leave()

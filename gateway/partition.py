@@ -28,6 +28,11 @@ class Appended(Protocol):
         """Stop waiting: the topic was deleted, or the partition has moved. Must not raise."""
         ...
 
+    @property
+    def takes_pending(self) -> bool:
+        """Whether, when the partition moves, it is told of appends that are under way first."""
+        ...
+
 
 class Partition:
     """State of a partition in the broker.

@@ -91,6 +91,11 @@ class Tail:
         held.append(write)
         self._held_bytes = size_bytes
 
+    @property
+    def takes_pending(self) -> bool:
+        """See ``gateway.partition.Appended``: the next owner's tails begin behind them."""
+        return True
+
     def on_truncated(self) -> None:
         """See ``gateway.partition.Appended``: a tail at the log's end reads on."""
 

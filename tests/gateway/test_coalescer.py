@@ -344,6 +344,8 @@ class Seen:
     def on_truncated(self) -> None:
         """Nothing more."""
 
+    takes_pending = False
+
     def on_gone(self) -> None:
         """Nothing more."""
 

@@ -107,6 +107,11 @@ class SessionPartition(FetchTarget):
         """See ``gateway.partition.Appended``."""
         self.session.ready.add(self)
 
+    @property
+    def takes_pending(self) -> bool:
+        """See ``gateway.partition.Appended``: the client asks the next owner."""
+        return False
+
     def on_gone(self) -> None:
         """See ``gateway.partition.Appended``."""
         self.session.ready.add(self)

@@ -203,12 +203,7 @@ class FeedSet:
         return shard in self.open_shards and placement.owns(shard)
 
     def _follow_owners(self, _shards: Collection[int]) -> None:
-        """Drop the feeds of partitions that left."""
         self._revision = -1  # targets are looked up again
-        for topic in self._present():
-            for number, partition_id in enumerate(topic.partition_ids):
-                if not self._broker.owns(topic, number):
-                    self._drop(partition_id)
 
     def _present(self) -> Iterator[Topic]:
         for name in self._routes:
@@ -229,8 +224,11 @@ class FeedSet:
         """See ``ShardState``: a feed keeps nothing."""
 
     def close_shards(self, shards: Collection[int]) -> None:
-        """See ``ShardState``: the feeds were dropped when the owner changed."""
+        """See ``ShardState``: hand out what was under way, then drop the feeds."""
         self.open_shards.difference_update(shards)
+        for feed in [one for one in self if one.partition.shard in shards]:
+            feed.push_held()  # the next owner's feed begins behind it
+            self._drop(feed.partition_id)
 
     def _on_foreign(self, run: PublishRun) -> None:
         if self.on_new_foreign is not None:
