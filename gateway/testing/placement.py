@@ -55,6 +55,10 @@ class SettablePlacement:
         """See ``Placement``."""
         return self._epochs[shard]
 
+    def share_epochs(self, other: "SettablePlacement") -> None:
+        """Count epochs together with another node's placement of the same shards."""
+        self._epochs = other._epochs  # noqa: SLF001 - of its own class
+
     def give(self, shards: Collection[int]) -> None:
         """Give shards to the other node."""
         self._set(shards, self.other)

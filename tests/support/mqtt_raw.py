@@ -26,6 +26,7 @@ class RawClient:
         self,
         port: int,
         *,
+        host: str = "127.0.0.1",
         version: int = V5,
         timeout_s: float = ANSWER_S_MAX,
         is_strict: bool = True,
@@ -34,7 +35,7 @@ class RawClient:
         self.is_strict = is_strict
         self.timeout_s = timeout_s
         self.client_id = ""
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
+        self.socket = socket.create_connection((host, port), timeout=timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray()
         self._put_aside: deque[Received] = deque()

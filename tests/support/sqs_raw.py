@@ -27,8 +27,10 @@ class Refused(Exception):
 class JsonClient:
     """One persistent connection, reopened after errors. For one thread."""
 
-    def __init__(self, port: int, *, answer_s_max: float = ANSWER_S_MAX) -> None:
-        self._http = http.client.HTTPConnection("127.0.0.1", port, timeout=answer_s_max)
+    def __init__(
+        self, port: int, *, host: str = "127.0.0.1", answer_s_max: float = ANSWER_S_MAX
+    ) -> None:
+        self._http = http.client.HTTPConnection(host, port, timeout=answer_s_max)
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,75 @@
+"""Shards move between two kernels over one storage, under load of all protocols.
+
+Nothing that was acknowledged is lost, doubled or out of order, by the rules of
+``tests.support.history``.
+"""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.history import Outcome
+from tests.support.history_kafka import check_partitions
+from tests.support.history_mqtt import check_topics
+from tests.support.history_sqs import check_queues
+from tests.support.moving_load import DECLARED, MovingLoad
+from tests.support.two_nodes import SHARDS, TwoNodes
+from tests.support.waiting import wait_until
+
+MOVED_TOGETHER_MAX = 8
+SENDS_BETWEEN_MOVES = 5
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[TwoNodes]:
+    with TwoNodes(tmp_path, ["kafka", "mqtt", "sqs"], DECLARED) as nodes:
+        yield nodes
+
+
+@pytest.mark.parametrize("moves", [200, pytest.param(1_000, marks=pytest.mark.soak)])
+def test_nothing_is_lost_doubled_or_out_of_order(nodes: TwoNodes, moves: int) -> None:
+    chance = random.Random(moves)
+    load = MovingLoad(nodes)
+    load.start()
+    try:
+        for _ in range(moves):
+            load.check()
+            at = chance.randrange(2)
+            held = [one for one in range(SHARDS) if nodes.placements[at].owns(one)]
+            count = min(len(held), chance.randint(1, MOVED_TOGETHER_MAX))
+            _let_send(load)
+            nodes.move(chance.sample(held, count), to=1 - at)
+    finally:
+        load.finish()
+
+    check_partitions(load.kafka).raise_problems()
+    check_topics(load.mqtt, {"subscribers": ["subscriber-0", "subscriber-1"]}).raise_problems()
+    check_queues(load.sqs).raise_problems()
+    for history in (load.kafka, load.mqtt, load.sqs):
+        assert len(history.sends) > moves
+    assert nodes.faults == [], nodes.faults[0]
+
+
+def _let_send(load: MovingLoad) -> None:
+    """Wait until each protocol's clients were answered some more."""
+
+    def answered() -> list[int]:
+        histories = (load.kafka, load.mqtt, load.sqs)
+        return [
+            sum(send.outcome is Outcome.OK for send in list(one.sends.values())[-64:])
+            + len(one.sends)
+            for one in histories
+        ]
+
+    before = answered()
+
+    def are_more() -> bool:
+        load.check()
+        return all(
+            now >= then + SENDS_BETWEEN_MOVES
+            for now, then in zip(answered(), before, strict=True)
+        )
+
+    wait_until(are_more, within_s=60, what="all clients are answered", every_s=0.002)

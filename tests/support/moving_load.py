@@ -1,0 +1,267 @@
+"""Load of Kafka, MQTT and SQS clients on two nodes between which shards move, with its history."""
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from tests.support import mqtt_wire as wire
+from tests.support.history import History, Operation, Outcome
+from tests.support.mqtt_raw import RawClient
+from tests.support.mqtt_wire import Kind
+from tests.support.sqs_raw import Gone, JsonClient, Refused
+from tests.support.two_nodes import HOSTS, TwoNodes
+from tests.support.waiting import wait_until
+
+PARTITIONS: Final = 8
+MQTT_TOPICS: Final = 16
+FIFO_GROUPS: Final = 6
+QUEUES: Final = ("work", "work.fifo")
+DECLARED: Final = f"""
+[[topics]]
+name = "orders"
+partitions = {PARTITIONS}
+[[topics]]
+name = "mqtt"
+partitions = {PARTITIONS}
+[[queues]]
+name = "work"
+[[queues]]
+name = "work.fifo"
+order = "key"
+"""
+_MOVED: Final = 0x83
+_ENDS_S_MAX: Final = 120.0
+_LOOK_AGAIN_S: Final = 0.02
+_PAUSE: Final = threading.Event()  # never set
+
+
+class MovingLoad:
+    """Clients in threads, from ``start`` until ``finish``, which lets readers take the rest."""
+
+    def __init__(self, nodes: TwoNodes) -> None:
+        self.kafka, self.mqtt, self.sqs = History(), History(), History()
+        self._nodes = nodes
+        self._is_stopping = threading.Event()
+        self._are_sent = threading.Event()
+        self._failures: list[BaseException] = []
+        self._sqs_connections: list[JsonClient] = []
+        senders = [
+            self._run_kafka,
+            self._publish,
+            *(lambda queue=queue: self._send(queue) for queue in QUEUES),
+        ]
+        self._subscribers = [self._subscriber(index) for index in (0, 1)]
+        readers = [
+            *(lambda one=one: self._take_published(*one) for one in self._subscribers),
+            *(lambda queue=queue: self._receive(queue) for queue in QUEUES),
+        ]
+        self._senders = [self._thread(work) for work in senders]
+        self._readers = [self._thread(work) for work in readers]
+
+    def _thread(self, work: Callable[[], None]) -> threading.Thread:
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:  # noqa: BLE001 - the test reports it
+                self._failures.append(error)
+
+        return threading.Thread(target=run, name="load")
+
+    def start(self) -> None:
+        """Start all clients."""
+        for thread in (*self._senders, *self._readers):
+            thread.start()
+
+    def check(self) -> None:
+        """Raise what a client has raised."""
+        if self._failures:
+            raise self._failures[0]
+
+    def finish(self) -> None:
+        """End the senders, let the readers take the rest, and end them."""
+        self._is_stopping.set()
+        for thread in self._senders:
+            thread.join()
+        self._are_sent.set()
+        for thread in self._readers:
+            thread.join()
+        for client in self._sqs_connections:
+            client.close()
+        self.check()
+
+    def _has_taken_all(self, history: History, where: str = "") -> bool:
+        came = {one.value for one in list(history.deliveries) if one.where.startswith(where)}
+        return all(
+            send.value in came
+            for send in list(history.sends.values())
+            if send.outcome is Outcome.OK and send.where.startswith(where)
+        )
+
+    # --- Kafka
+
+    def _run_kafka(self) -> None:
+        asyncio.run(self._produce_and_consume())
+
+    async def _produce_and_consume(self) -> None:
+        servers = [f"{host}:{self._nodes.ports['kafka']}" for host in HOSTS]
+        common: dict[str, Any] = {
+            "bootstrap_servers": servers,
+            "retry_backoff_ms": 5,
+            "metadata_max_age_ms": 1_000,
+        }
+        async with (
+            AIOKafkaProducer(**common, enable_idempotence=True, linger_ms=0) as producer,
+            AIOKafkaConsumer(
+                **common,
+                group_id="readers",
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+            ) as consumer,
+        ):
+            consumer.assign([TopicPartition("orders", n) for n in range(PARTITIONS)])
+            consuming = asyncio.create_task(self._consume(consumer))
+            await asyncio.gather(*(self._produce(producer, n) for n in range(PARTITIONS)))
+            await consuming
+
+    async def _produce(self, producer: AIOKafkaProducer, number: int) -> None:
+        """Send to one partition, in order; the producer sends again what was refused."""
+        where = f"orders-{number}"
+        for at in itertools.count():
+            if self._is_stopping.is_set():
+                return
+            value = f"{where}/{at}"
+            send = self.kafka.send(where, where, value)
+            found = await producer.send_and_wait("orders", value.encode(), partition=number)
+            self.kafka.end(send, Outcome.OK, offset=found.offset)
+
+    async def _consume(self, consumer: AIOKafkaConsumer) -> None:
+        """Read all partitions and commit; a commit is refused while its group moves."""
+        while not (self._is_stopping.is_set() and self._has_taken_all(self.kafka)):
+            found = await consumer.getmany(timeout_ms=50)
+            for partition, records in found.items():
+                for record in records:
+                    where = f"orders-{partition.partition}"
+                    self.kafka.take("reader", where, record.value, offset=record.offset)
+            if found:
+                await consumer.commit()
+        ends = {one: await consumer.position(one) for one in consumer.assignment()}
+        for partition, end in ends.items():
+            assert await consumer.committed(partition) == (end or None), partition
+
+    # --- MQTT
+
+    def _publish(self) -> None:
+        """Publish with QoS 1, to the other node when one says that the topic is not its own."""
+        port = self._nodes.ports["mqtt"]
+        clients = [RawClient(port, host=host) for host in HOSTS]
+        for index, client in enumerate(clients):
+            client.connect(f"publisher-{index}")
+        at_node = dict.fromkeys(range(MQTT_TOPICS), 0)
+        for at in itertools.count():
+            if self._is_stopping.is_set():
+                break
+            number = at % MQTT_TOPICS
+            topic = f"t/{number}"
+            value = f"{topic}/{at}"
+            send = self.mqtt.send("publisher", topic, value, qos=1)
+            while True:
+                client = clients[at_node[number]]
+                packet_id = at % 65_535 + 1
+                client.send(wire.publish(topic, value.encode(), qos=1, packet_id=packet_id))
+                answer = client.receive(Kind.PUBACK)
+                assert answer.packet_id == packet_id
+                if answer.code != _MOVED:
+                    break
+                at_node[number] ^= 1
+            assert answer.code in (0, 0x10), answer
+            self.mqtt.end(send, Outcome.OK)
+        for client in clients:
+            client.drop()
+
+    def _subscriber(self, index: int) -> tuple[str, RawClient]:
+        client = RawClient(self._nodes.ports["mqtt"], host=HOSTS[index])
+        client.connect(f"subscriber-{index}")
+        client.subscribe(("t/#", 1))
+        return f"subscriber-{index}", client
+
+    def _take_published(self, name: str, client: RawClient) -> None:
+        while not (self._are_sent.is_set() and self._has_taken_all(self.mqtt)):
+            client.send(wire.PINGREQ)
+            while (found := client.receive()).kind is not Kind.PINGRESP:
+                client.accept(found)
+                topic = found.topic
+                self.mqtt.take(name, topic, found.payload, qos=1)
+            _PAUSE.wait(_LOOK_AGAIN_S)
+        client.drop()
+
+    # --- SQS
+
+    def _send(self, queue: str) -> None:
+        clients = self._sqs_clients()
+        for at in itertools.count():
+            if self._is_stopping.is_set():
+                return
+            value = f"{queue}/{at}"
+            group = f"g{at % FIFO_GROUPS}" if queue.endswith(".fifo") else ""
+            params = {"MessageGroupId": group, "MessageDeduplicationId": value} if group else {}
+            send = self.sqs.send(f"sender-{queue}", queue, value, group=group)
+            self._call(clients, "SendMessage", QueueUrl=queue, MessageBody=value, **params)
+            self.sqs.end(send, Outcome.OK)
+
+    def _receive(self, queue: str) -> None:
+        clients = self._sqs_clients()
+        while not (self._are_sent.is_set() and self._has_taken_all(self.sqs, queue)):
+            asked = self.sqs.now()
+            found = self._call(
+                clients,
+                "ReceiveMessage",
+                QueueUrl=queue,
+                MaxNumberOfMessages=10,
+                WaitTimeSeconds=1,
+            )
+            for message in found.get("Messages", ()):
+                value = message["Body"]
+                self.sqs.take(
+                    f"receiver-{queue}",
+                    queue,
+                    value,
+                    identity=message["MessageId"],
+                    asked=asked,
+                )
+                delete: Operation = self.sqs.delete(f"receiver-{queue}", queue, value)
+                self._call(
+                    clients,
+                    "DeleteMessage",
+                    QueueUrl=queue,
+                    ReceiptHandle=message["ReceiptHandle"],
+                )
+                self.sqs.end(delete, Outcome.OK)
+
+    def _sqs_clients(self) -> "itertools.cycle[JsonClient]":
+        port = self._nodes.ports["sqs"]
+        clients = [JsonClient(port, host=host) for host in HOSTS]
+        self._sqs_connections += clients
+        return itertools.cycle(clients)
+
+    def _call(
+        self, clients: "itertools.cycle[JsonClient]", action: str, **params: Any
+    ) -> dict[str, Any]:
+        """Ask the nodes in turn until one serves the queue."""
+        answers: list[dict[str, Any]] = []
+
+        def is_served() -> bool:
+            try:
+                answers.append(next(clients).call(action, **params))
+            except Refused as error:
+                if error.status != 503:
+                    raise
+            except Gone as error:
+                raise AssertionError(action) from error
+            return bool(answers)
+
+        wait_until(is_served, within_s=_ENDS_S_MAX, what=f"{action} is served", every_s=0.001)
+        return answers[0]
