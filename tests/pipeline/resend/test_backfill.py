@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from gateway.slots import partition_for_key
@@ -17,6 +17,7 @@ from pipeline.resend.backfill import HEADER, Backfilled, Plan, find_sources, run
 from pipeline.resend.backfill_files import RowChoice, table_files
 from pipeline.resend.endpoint import Endpoint
 from tests.pipeline.archive.archives import FORMATS
+from tests.pipeline.consuming import consume_all
 from tests.pipeline.producing import record_count
 from tests.pipeline.running import Jobs, kill_when, start_alone
 from tests.support.gateway import Gateway
@@ -53,19 +54,6 @@ def _produce(gateway: Gateway, topic: str, count: int, partitions: int) -> None:
             timestamp=_START_UNIX_MS + number % 3 * _DAY_MS + number,
         )
     assert producer.flush(60) == 0
-
-
-def _read(gateway: Gateway, topic: str, partitions: int, count: int) -> list[Message]:
-    consumer = Consumer({"bootstrap.servers": gateway.bootstrap, "group.id": fresh_name("g")})
-    consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in range(partitions)])
-    found: list[Message] = []
-    while len(found) < count:
-        some = consumer.consume(count, 20)
-        assert some, f"{len(found)} of {count} came"
-        found += some
-    assert not consumer.consume(1, 0.5), "more came than were to be there"
-    consumer.close()
-    return found
 
 
 def _rows(messages: list[Message]) -> list[Row]:
@@ -145,7 +133,7 @@ def test_a_topic_that_was_archived_and_deleted_is_as_it_was_whatever_the_run_was
     count, partitions = 3_000, 3
     topic = create_topic(gateway.bootstrap, partitions=partitions)
     _produce(gateway, topic, count, partitions)
-    before = _rows(_read(gateway, topic, partitions, count))
+    before = _rows(consume_all(gateway.bootstrap, topic, partitions, count))
     lake = tmp_path / "lake"
     archived = jobs.run("archive", *_options(gateway, "--topic", topic, "--to", str(lake)))
     assert archived.status == 0, archived.err
@@ -168,7 +156,7 @@ def test_a_topic_that_was_archived_and_deleted_is_as_it_was_whatever_the_run_was
     done = _backfill(spark, gateway, _plan(lake, job_id="again"))
     again = _backfill(spark, gateway, _plan(lake, job_id="again"))
 
-    found = _read(gateway, topic, partitions, count)
+    found = consume_all(gateway.bootstrap, topic, partitions, count)
     assert _rows(found) == before
     assert done.sent + done.sent_before == count
     assert done.sent_before > 400
@@ -188,7 +176,7 @@ def test_tables_of_each_format_are_read(
     topic, other, target = (create_topic(gateway.bootstrap) for _ in range(3))
     for one in (topic, other):
         _produce(gateway, one, 30, 1)
-    before = _rows(_read(gateway, topic, 1, 30))
+    before = _rows(consume_all(gateway.bootstrap, topic, 1, 30))
     lake = str(tmp_path / "lake")
     tables = ["--format", table_format, "--topic", topic, "--topic", other, "--to", lake]
     assert jobs.run("archive", *_options(gateway, *tables)).status == 0
@@ -197,7 +185,7 @@ def test_tables_of_each_format_are_read(
     done = jobs.run("backfill", *_options(gateway, *chosen))
 
     assert done.json["sent"] == 30
-    assert _rows(_read(gateway, target, 1, 30)) == before
+    assert _rows(consume_all(gateway.bootstrap, target, 1, 30)) == before
 
 
 def test_records_go_to_the_partition_of_their_key_in_the_order_that_they_had(
@@ -213,7 +201,7 @@ def test_records_go_to_the_partition_of_their_key_in_the_order_that_they_had(
     done = _backfill(spark, gateway, _plan(table, to=target, keeps_partitions=False))
 
     assert done.sent == 400
-    found = sorted(_read(gateway, target, 3, 400), key=lambda one: one.offset())
+    found = sorted(consume_all(gateway.bootstrap, target, 3, 400), key=lambda one: one.offset())
     for key in {one.key() for one in found}:
         mine = [one for one in found if one.key() == key]
         assert {one.partition() for one in mine} == {partition_for_key(key, 3)}
@@ -250,7 +238,7 @@ def test_only_what_is_chosen_is_sent(
     else:
         assert find_sources(spark, plan) == []
 
-    found = _read(gateway, target, 1, len(expected)) if expected else []
+    found = consume_all(gateway.bootstrap, target, 1, len(expected)) if expected else []
     assert [int(one.value()) for one in found] == expected
 
 
@@ -263,7 +251,7 @@ def test_a_time_of_zero_is_counted_because_the_client_cannot_say_it(
     done = _backfill(spark, gateway, _plan(table, to=target))
 
     assert (done.sent, done.restamped) == (2, 1)
-    assert _read(gateway, target, 1, 2)[1].timestamp()[1] == -1
+    assert consume_all(gateway.bootstrap, target, 1, 2)[1].timestamp()[1] == -1
 
 
 def test_targets_are_made_where_that_is_asked_for(
@@ -279,7 +267,10 @@ def test_targets_are_made_where_that_is_asked_for(
     assert f"--to {target}: there is no such topic; --create makes it" in refused.err
     assert done.json["sent"] == 2
     assert f"created {target} with 3 partition(s)" in done.err
-    assert sorted(one.partition() for one in _read(gateway, target, 3, 2)) == [0, 2]
+    assert sorted(one.partition() for one in consume_all(gateway.bootstrap, target, 3, 2)) == [
+        0,
+        2,
+    ]
     again = jobs.run("backfill", *_options(gateway, *chosen, "--create", "--json"))
     assert again.json["sent_before"] == 2
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from gateway.clock import SystemClock
 from gateway.slots import partition_for_key
@@ -21,10 +21,11 @@ from pipeline.resend.dead_letters import (
 )
 from pipeline.resend.endpoint import Endpoint
 from pipeline.resend.job_state import JobRuns, JobState
+from tests.pipeline.consuming import consume_all
 from tests.pipeline.producing import record_count
 from tests.pipeline.running import Jobs, kill_when
 from tests.support.gateway import Gateway
-from tests.support.topics import create_topic, fresh_name
+from tests.support.topics import create_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,19 +85,6 @@ def _replay(gateway: Gateway, letters: "DataFrame", topic: str, **options: Any) 
     given: dict[str, Any] = {"job_id": "job", "is_new": False} | options
     job = Replay(Endpoint(gateway.bootstrap), topics=[topic], **given)
     return job.run(ordered(letters), lambda _: None)
-
-
-def _read(gateway: Gateway, topic: str, partitions: int, count: int) -> list[Message]:
-    consumer = Consumer({"bootstrap.servers": gateway.bootstrap, "group.id": fresh_name("g")})
-    consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in range(partitions)])
-    found: list[Message] = []
-    while len(found) < count:
-        some = consumer.consume(count, 20)
-        assert some, f"{len(found)} of {count} came"
-        found += some
-    assert not consumer.consume(1, 0.5), "more came than were to be there"
-    consumer.close()
-    return found
 
 
 def test_letters_are_grouped_by_what_their_reasons_have_in_common(
@@ -165,7 +153,7 @@ def test_a_replay_sends_each_letter_back_once_whatever_it_was_killed_at(
     assert done.sent + done.sent_before == count
     assert done.sent_before > 900
     assert (again.sent, again.sent_before) == (0, count)
-    found = _read(gateway, source, 3, count)
+    found = consume_all(gateway.bootstrap, source, 3, count)
     assert sorted(int(one.value()) for one in found) == list(range(count))
     for one in found:
         names = [name for name, _ in one.headers()]
@@ -191,7 +179,7 @@ def test_a_replay_keeps_its_rate_and_goes_elsewhere_on_request(
 
     assert (homeless.sent, homeless.homeless) == (0, 60)
     assert done.topics == {other: 60}
-    stamps = [one.timestamp()[1] for one in _read(gateway, other, 1, 60)]
+    stamps = [one.timestamp()[1] for one in consume_all(gateway.bootstrap, other, 1, 60)]
     assert 1_700 <= max(stamps) - min(stamps) < 20_000
 
 
