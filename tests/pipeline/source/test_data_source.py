@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.pipeline.producing import numbers_of, produce
 from tests.support.gateway import Gateway
 from tests.support.topics import create_topic, fresh_name
 from tests.support.waiting import wait_until
@@ -30,30 +30,8 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         yield running
 
 
-def _produce(gateway: Gateway, topic: str, numbers: range, *, value_bytes: int = 100) -> None:
-    failed: list[object] = []
-    producer = Producer(
-        {"bootstrap.servers": gateway.bootstrap, "linger.ms": 5, "batch.size": 100_000},
-    )
-    for number in numbers:
-        producer.produce(
-            topic,
-            f"{number:08d}".encode().ljust(value_bytes, b"."),
-            key=f"k{number % 7}".encode() if number % 3 else None,
-            headers=[("trace", f"t{number}".encode())] if number % 5 == 0 else None,
-            timestamp=1_700_000_000_000 + number,
-            on_delivery=lambda error, _: failed.append(error) if error else None,
-        )
-    assert producer.flush(60) == 0
-    assert not failed
-
-
 def _read(spark: SparkSession, gateway: Gateway, **options: Any) -> DataFrame:
     return spark.read.format("headgate").options(**options).load(str(gateway.data_dir))
-
-
-def _numbers(frame: DataFrame) -> list[int]:
-    return sorted(int(row.value[:8]) for row in frame.select("value").collect())
 
 
 def _settled(gateway: Gateway) -> list[Path]:
@@ -64,9 +42,9 @@ def test_every_row_is_there_wherever_the_log_keeps_it(
     spark: SparkSession, gateway: Gateway
 ) -> None:
     topic = create_topic(gateway.bootstrap, partitions=3)
-    _produce(gateway, topic, range(30_000))
+    produce(gateway.bootstrap, topic, range(30_000))
     wait_until(lambda: bool(_settled(gateway)), within_s=60, what="segments are settled")
-    _produce(gateway, topic, range(30_000, 31_000))
+    produce(gateway.bootstrap, topic, range(30_000, 31_000))
 
     frame = _read(spark, gateway, topics=topic, includeUnsynced="true", headerColumns="trace")
     rows = frame.orderBy("partition", "offset").collect()
@@ -88,7 +66,7 @@ def test_every_row_is_there_wherever_the_log_keeps_it(
 
 def test_offsets_and_times_bound_what_is_read(spark: SparkSession, gateway: Gateway) -> None:
     topic = create_topic(gateway.bootstrap)
-    _produce(gateway, topic, range(5_000))
+    produce(gateway.bootstrap, topic, range(5_000))
 
     by_offset = _read(
         spark,
@@ -107,23 +85,23 @@ def test_offsets_and_times_bound_what_is_read(spark: SparkSession, gateway: Gate
         endingTime="2023-11-14T22:13:23+00:00",
     )
 
-    assert _numbers(by_offset) == list(range(17, 4_000))
-    assert _numbers(by_time) == list(range(1_000, 3_000))
+    assert numbers_of(by_offset) == list(range(17, 4_000))
+    assert numbers_of(by_time) == list(range(1_000, 3_000))
 
 
 def test_small_splits_lose_and_double_nothing(spark: SparkSession, gateway: Gateway) -> None:
     topic = create_topic(gateway.bootstrap, partitions=2)
-    _produce(gateway, topic, range(8_000))
+    produce(gateway.bootstrap, topic, range(8_000))
 
     frame = _read(spark, gateway, topics=topic, includeUnsynced="true", splitBytes="50000")
 
     assert frame.rdd.getNumPartitions() > 8
-    assert _numbers(frame) == list(range(8_000))
+    assert numbers_of(frame) == list(range(8_000))
 
 
 def test_columns_are_those_that_were_asked_for(spark: SparkSession, gateway: Gateway) -> None:
     topic = create_topic(gateway.bootstrap)
-    _produce(gateway, topic, range(10))
+    produce(gateway.bootstrap, topic, range(10))
 
     frame = _read(spark, gateway, topics=topic, columns="offset,topic", includeUnsynced="true")
 
@@ -143,7 +121,7 @@ def test_a_stream_sees_every_row_once_across_runs(
     )
 
     for first in range(0, 6_000, 2_000):
-        _produce(gateway, topic, range(first, first + 2_000))
+        produce(gateway.bootstrap, topic, range(first, first + 2_000))
         query = (
             stream.load(str(gateway.data_dir))
             .writeStream.format("parquet")
@@ -154,25 +132,25 @@ def test_a_stream_sees_every_row_once_across_runs(
         query.awaitTermination()
         assert len(query.recentProgress) >= 3  # of at most 700 rows each
 
-    assert _numbers(spark.read.parquet(str(tmp_path / "out"))) == list(range(6_000))
+    assert numbers_of(spark.read.parquet(str(tmp_path / "out"))) == list(range(6_000))
 
 
 def test_what_is_acknowledged_is_there_at_once(spark: SparkSession, gateway: Gateway) -> None:
     topic = create_topic(gateway.bootstrap)
-    _produce(gateway, topic, range(10))
+    produce(gateway.bootstrap, topic, range(10))
 
     frame = _read(spark, gateway, topics=topic)
 
-    assert _numbers(frame) == list(range(10))
+    assert numbers_of(frame) == list(range(10))
 
 
 def test_what_was_never_synced_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
     with Gateway(tmp_path / "data", {"storage.flush": "never"}) as gateway:
         topic = create_topic(gateway.bootstrap)
-        _produce(gateway, topic, range(10))
+        produce(gateway.bootstrap, topic, range(10))
         options = {"topicsPattern": topic, "startingOffsets": "earliest"}
-        assert _numbers(_read(spark, gateway, **options)) == []
-        assert len(_numbers(_read(spark, gateway, **options, includeUnsynced="true"))) == 10
+        assert numbers_of(_read(spark, gateway, **options)) == []
+        assert len(numbers_of(_read(spark, gateway, **options, includeUnsynced="true"))) == 10
 
 
 @pytest.mark.parametrize(
@@ -198,7 +176,7 @@ def test_offsets_that_are_gone_fail_loudly_unless_loss_is_accepted(
     spark: SparkSession, gateway: Gateway
 ) -> None:
     topic = create_topic(gateway.bootstrap)
-    _produce(gateway, topic, range(100))
+    produce(gateway.bootstrap, topic, range(100))
     beyond = f'{{"{topic}": {{"0": 5000}}}}'
 
     with pytest.raises(AnalysisException, match=r"offset 5000 is not in 0\.\.100"):
@@ -222,7 +200,7 @@ def test_a_damaged_segment_is_named_with_what_to_do(
 ) -> None:
     with Gateway(tmp_path / "data", _SETTINGS) as gateway:
         topic = create_topic(gateway.bootstrap)
-        _produce(gateway, topic, range(30_000))
+        produce(gateway.bootstrap, topic, range(30_000))
         gateway.stop()
         path = max(gateway.data_dir.rglob("*.seg"), key=lambda one: one.stat().st_size)
         data = bytearray(path.read_bytes())
@@ -237,8 +215,8 @@ def test_topics_of_a_pattern(spark: SparkSession, gateway: Gateway) -> None:
     prefix = fresh_name("pattern")
     for number in range(3):
         topic = create_topic(gateway.bootstrap, name=f"{prefix}.{number}")
-        _produce(gateway, topic, range(number * 10, number * 10 + 10))
+        produce(gateway.bootstrap, topic, range(number * 10, number * 10 + 10))
 
     frame = _read(spark, gateway, topicsPattern=rf"{prefix}\.[02]", includeUnsynced="true")
 
-    assert _numbers(frame) == [*range(10), *range(20, 30)]
+    assert numbers_of(frame) == [*range(10), *range(20, 30)]
