@@ -14,6 +14,7 @@ from pipeline.audit.job import Audit
 from pipeline.log.access import views
 from pipeline.log.options import parse_options
 from tests.pipeline.audit.damaged_logs import Batch, batch, write_log
+from tests.pipeline.compacting import NODE_SETTINGS, TOPIC_CONFIGS
 from tests.pipeline.running import Jobs, at, run_alone
 from tests.support.gateway import Gateway
 from tests.support.topics import create_topic
@@ -21,16 +22,6 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("spark")]
 
-# Small files, settled and compacted as soon as they can be.
-_SETTINGS = {
-    "storage.segment_bytes": 1 << 20,
-    "storage.reserve_bytes": 1 << 19,
-    "storage.settle_after_bytes": 0,
-    "storage.settle_after_ms": 0,
-    "broker.producer_snapshot_bytes": 1 << 20,  # settling waits for it
-    "compaction.interval_ms": 100,
-}
-_COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
 _KEYS = 100
 _UPDATES = 12
 
@@ -134,8 +125,8 @@ class _Busy(NamedTuple):
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Busy]:
-    with Gateway(tmp_path_factory.mktemp("audit") / "data", _SETTINGS) as gateway:
-        compacted = create_topic(gateway.bootstrap, partitions=2, configs=_COMPACT)
+    with Gateway(tmp_path_factory.mktemp("audit") / "data", NODE_SETTINGS) as gateway:
+        compacted = create_topic(gateway.bootstrap, partitions=2, configs=TOPIC_CONFIGS)
         plain = create_topic(gateway.bootstrap, partitions=2)
         producer = Producer(
             {

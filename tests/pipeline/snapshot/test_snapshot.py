@@ -19,6 +19,7 @@ from pipeline.log.options import BadOption
 from pipeline.snapshot.job import Snapshot, Taken, as_of
 from pipeline.snapshot.targets import SUCCESS, NotEmpty, open_target
 from tests.pipeline.audit.damaged_logs import TOPIC, Batch, write_log
+from tests.pipeline.compacting import NODE_SETTINGS, TOPIC_CONFIGS
 from tests.pipeline.running import Jobs, at
 from tests.support.gateway import Gateway
 from tests.support.s3_servers import REGION, S3Server
@@ -28,16 +29,6 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("spark-2")]
 
 _START_UNIX_MS = 1_700_000_000_000
-# Small files, settled and compacted as soon as they can be.
-_SETTINGS = {
-    "storage.segment_bytes": 1 << 20,
-    "storage.reserve_bytes": 1 << 19,
-    "storage.settle_after_bytes": 0,
-    "storage.settle_after_ms": 0,
-    "broker.producer_snapshot_bytes": 1 << 20,  # settling waits for it
-    "compaction.interval_ms": 100,
-}
-_COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
 _PARTITIONS = 3
 _KEYS = 90
 _UPDATES = 10
@@ -189,8 +180,10 @@ class _Topics(NamedTuple):
 
 @pytest.fixture(scope="module")
 def topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Topics]:
-    with Gateway(tmp_path_factory.mktemp("snapshot") / "data", _SETTINGS) as gateway:
-        compacted = create_topic(gateway.bootstrap, partitions=_PARTITIONS, configs=_COMPACT)
+    with Gateway(tmp_path_factory.mktemp("snapshot") / "data", NODE_SETTINGS) as gateway:
+        compacted = create_topic(
+            gateway.bootstrap, partitions=_PARTITIONS, configs=TOPIC_CONFIGS
+        )
         plain = create_topic(gateway.bootstrap, partitions=_PARTITIONS)
         mixed = create_topic(gateway.bootstrap, partitions=_PARTITIONS)
         _fill(gateway, compacted, plain, mixed)
