@@ -62,7 +62,8 @@ async def topic_page(
         known = await sizes.of(kernel, found)
         field = Size._fields.index(page.sort)
         rows = page.cut(found, lambda topic: known[id(topic)][field])
-    return {"topics": [_row(kernel, topic) for topic in rows], "total": len(found)}
+    shown = [_row(kernel, topic, await _size(kernel, topic)) for topic in rows]
+    return {"topics": shown, "total": len(found)}
 
 
 def partition_page(kernel: Kernel, topic: Topic, page: Page) -> dict[str, Any]:
@@ -92,28 +93,27 @@ def includes(request: Request, name: str) -> bool:
 
 
 async def _measure(kernel: Kernel, topics: list[Topic]) -> dict[int, Size]:
-    sizes, count = {}, 0
-    for topic in topics:
-        sizes[id(topic)] = _size(kernel, topic)
-        count += len(topic.partition_ids)
-        if count >= SLICE_PARTITIONS:
-            count = 0
+    return {id(topic): await _size(kernel, topic) for topic in topics}
+
+
+async def _size(kernel: Kernel, topic: Topic) -> Size:
+    """Sum up a topic's partitions, with a turn of the event loop after each slice."""
+    records = size_bytes = 0
+    for number in range(len(topic.partition_ids)):
+        one = partition_size(kernel, topic, number)
+        records, size_bytes = records + one.records, size_bytes + one.bytes
+        if number % SLICE_PARTITIONS == 0:
             await asyncio.sleep(0)
-    return sizes
+    return Size(records, size_bytes)
 
 
-def _size(kernel: Kernel, topic: Topic) -> Size:
-    parts = [partition_size(kernel, topic, at) for at in range(len(topic.partition_ids))]
-    return Size(sum(one.records for one in parts), sum(one.bytes for one in parts))
-
-
-def _row(kernel: Kernel, topic: Topic) -> dict[str, Any]:
+def _row(kernel: Kernel, topic: Topic, size: Size) -> dict[str, Any]:
     return {
         "name": topic.name.name,
         "partitions": len(topic.partition_ids),
         "is_internal": topic.is_internal,
         "is_queue": kernel.queues.find(topic.name) is not None,
-        **_size(kernel, topic)._asdict(),
+        **size._asdict(),
     }
 
 
