@@ -19,7 +19,15 @@ from gateway.model import DLQ_PREFIX, check_topic_name
 from gateway.topics.config_specs import SPECS, TopicConfigSpec
 
 KERNEL_TOPICS: Final = frozenset(
-    {"__compaction", "__cursors", "__delays", "__groups", "__producers", "__queues"}
+    {
+        "__compaction",
+        "__cursors",
+        "__delays",
+        "__groups",
+        "__producers",
+        "__queues",
+        "__transfers",
+    }
 )
 
 

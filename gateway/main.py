@@ -53,8 +53,7 @@ from gateway.model import PartitionIdentity
 from gateway.placement import Placement, SingleNode
 from gateway.private_files import make_data_dir
 from gateway.producers import ProducerStates, open_producers
-from gateway.queues.declared import make_queues
-from gateway.queues.manager import QueueManager
+from gateway.queues.starting import start_queues
 from gateway.registry import adapter_class, storage_class
 from gateway.reloading import Access, Reloading
 from gateway.shard_count import shard_count_of
@@ -249,9 +248,7 @@ class _Node:
         stack.callback(groups.close)
         delays = await Delays.open(broker, topics, clock, settings.delay, starts=False)
         stack.callback(delays.close)
-        queues = await QueueManager.open(broker, topics, clock, metadata, settings.queue)
-        stack.push_async_callback(queues.close)
-        await make_queues(queues, topics, settings.queues)
+        queues = await start_queues(broker, topics, clock, metadata, settings, stack)
         publisher = await start_exchanges(
             metadata, topics, broker, queues.coalescer, clock, settings, stack
         )

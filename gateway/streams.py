@@ -123,8 +123,12 @@ class InternalStream:
         *,
         beside: Sequence[Part] = (),
         coalescer: Coalescer | None = None,
+        as_is: bool = False,
     ) -> None:
         """Set or remove keys atomically, in one append with the runs in ``beside``.
+
+        All are in shards of this node's log; what is not goes by ``gateway.transfer``. ``as_is``:
+        see ``Coalescer.add_many``.
 
         Another ``coalescer`` than the stream's own is for keys of which nothing else is on its
         way: what goes through the two is in no order.
@@ -137,7 +141,8 @@ class InternalStream:
         undo: list[Item] = []
         parts = self.parts(items)
         parts += beside
-        (coalescer or self._coalescer).add_many(parts, partial(self._done, undo, on_done))
+        on_kept = partial(self._done, undo, on_done)
+        (coalescer or self._coalescer).add_many(parts, on_kept, as_is=as_is)
         # Only now: room for this run may have been made by refusing, and undoing, earlier ones.
         undo += self.apply(items)
 

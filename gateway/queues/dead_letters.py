@@ -2,9 +2,10 @@
 
 A message moves with its original key, value, headers and (mostly) timestamp, and with headers
 for reason and source. The move and the message's end in its queue are one append: after a crash
-the message is in exactly one of the two. A message that cannot be moved (full disk, missing topic)
-stays in its queue and the move is retried; one too large for the dead-letter topic moves as a
-record without a value that names its position. Without a dead-letter topic it is dropped; but if
+the message is in exactly one of the two. Across logs they are one decision (``gateway.transfer``).
+A message that cannot be moved (full disk, missing topic) stays in its queue and the move is
+retried; one too large for the dead-letter topic moves as a record without a value that names its
+position. Without a dead-letter topic it is dropped; but if
 there was one when it died, or if its attempts limit was raised, it is delivered again. While
 a configured dead-letter topic is missing, the attempts limit does not apply.
 """
@@ -20,7 +21,7 @@ import structlog
 from features.dead_letter import Origin, dead_letter_headers, hops_of
 from features.queue.journal import encode_done
 from features.queue.model import ATTEMPTS, Dead, Effects, Order
-from gateway.coalescer import ROUND_BYTES_MAX, Part
+from gateway.coalescer import ROUND_BYTES_MAX
 from gateway.errors import (
     GatewayError,
     MessageTooLarge,
@@ -37,6 +38,7 @@ from gateway.records.record_run import RecordRun
 from gateway.slots import partition_for_key
 from gateway.storage import OnDone
 from gateway.topics.manager import Topic, TopicManager
+from gateway.transfer.payload import Addressed
 
 MOVED_PER_APPEND_MAX: Final = 128
 RETRY_MS: Final = 5_000
@@ -210,7 +212,7 @@ class DeadLetters:
         """Move as many of ``some`` as one append holds; the others stay at the front."""
         moved: list[DeadMessage] = []
         failed: list[DeadMessage] = []
-        parts: list[Part] = []
+        parts: list[Addressed] = []
         why: GatewayError | None = None
         size_bytes = 0
         try:
@@ -226,7 +228,7 @@ class DeadLetters:
                 moved.append(one)
                 if part is not None:
                     parts.append(part)
-                    size_bytes += part[1].size_bytes
+                    size_bytes += part.run.size_bytes
         except Exception:
             self._failed(lane, some, StorageUnavailable("a message could not be moved"))
             raise
@@ -236,7 +238,7 @@ class DeadLetters:
         if moved:
             self._append(lane, moved, parts)
 
-    async def _part(self, lane: QueueLane, topic: Topic, dead: Dead) -> Part | None:
+    async def _part(self, lane: QueueLane, topic: Topic, dead: Dead) -> Addressed | None:
         """Return a message's dead-letter record and its partition; None when it is dropped.
 
         Errors: ``StorageUnavailable``, and as ``Coalescer.check``.
@@ -264,7 +266,7 @@ class DeadLetters:
 
     def _checked(
         self, lane: QueueLane, topic: Topic, dead: Dead, body: Record, *, left_out: str = ""
-    ) -> Part | None:
+    ) -> Addressed | None:
         """Return the checked dead-letter run and its partition. Errors: as ``Coalescer.check``."""
         if topic.settings.compacts and body.key is None:  # it takes none without a key,
             value = b"" if body.value is None else body.value  # and removes the empty
@@ -272,9 +274,9 @@ class DeadLetters:
         run = dead_letter(lane, dead, body, self._context.clock.unix_ms(), left_out=left_out)
         if run is None:
             return None
-        target = self._context.broker.partition(topic, self._number(run.key, topic))
-        self._context.messages.check(target, run)
-        return target, run
+        found = Addressed(topic, self._number(run.key, topic), run)
+        self._context.transfers.check(found, self._context.messages)
+        return found
 
     def _number(self, key: bytes | None, topic: Topic) -> int:
         count = len(topic.partition_ids)
@@ -285,7 +287,7 @@ class DeadLetters:
 
     # --- how it ends
 
-    def _append(self, lane: QueueLane, some: list[DeadMessage], parts: list[Part]) -> None:
+    def _append(self, lane: QueueLane, some: list[DeadMessage], parts: list[Addressed]) -> None:
         offsets = [dead.offset for dead, _, _ in some]
         try:
             write_down(self._context, lane)
@@ -337,22 +339,26 @@ def write_down(context: QueueContext, lane: QueueLane) -> None:
 def append_and_end(
     context: QueueContext,
     lane: QueueLane,
-    parts: Sequence[Part],
+    parts: Sequence[Addressed],
     offsets: Sequence[int],
     on_done: OnDone,
 ) -> None:
-    """Append records elsewhere, and the end of messages of a lane, in one append.
+    """Append records elsewhere, and the end of messages of a lane, as one decision.
 
-    ``write_down`` comes first. It is appended when this returns: what the journal gets after it
-    lies behind it. ``on_done`` runs once it is durable. Errors, with nothing changed: as
-    ``Coalescer.add_many``, and ``StorageUnavailable`` when the storage refuses it.
+    It is one append, or a transfer of what lies in other nodes' logs. ``write_down`` comes first.
+    It is appended when this returns: what the journal gets after it lies behind it. ``on_done``
+    runs once it is durable. Errors, with nothing changed: as ``Transfers.append``, and
+    ``StorageUnavailable`` when the storage refuses it.
     """
     context.journal.seal()  # entries keep their order, whichever way they go
     outcome = _Outcome(on_done)
-    context.messages.add_many(
-        [*parts, context.journal.delta(lane, encode_done(offsets))], outcome.done, as_is=True
+    context.transfers.append(
+        lane.partition.shard,
+        parts,
+        outcome.done,
+        beside=[context.journal.delta(lane, encode_done(offsets))],
+        coalescer=context.messages,
     )
-    context.messages.seal()
     outcome.check()
 
 

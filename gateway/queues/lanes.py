@@ -22,6 +22,7 @@ from gateway.queues.message_cache import MessageCache
 from gateway.queues.model import EarlierDelay, QueueSettings
 from gateway.retention_holds import HolderKind
 from gateway.storage import OnDone
+from gateway.transfer.transfers import Transfers
 
 TICK_MESSAGES_MAX: Final = 1_000  # leases ended in one step of the loop
 COLD_READS_MAX: Final = 64  # of the disk at a time, all queues; more wait
@@ -63,9 +64,15 @@ class QueueContext:
     """Parts shared by all queues of a node."""
 
     def __init__(
-        self, broker: Broker, clock: Clock, config: QueueConfig, journal: QueueJournal
+        self,
+        broker: Broker,
+        clock: Clock,
+        config: QueueConfig,
+        journal: QueueJournal,
+        transfers: Transfers,
     ) -> None:
         self.broker = broker
+        self.transfers = transfers
         self.clock = clock
         self.config = config
         self.journal = journal

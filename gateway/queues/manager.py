@@ -34,6 +34,7 @@ from gateway.queues.queue_shards import QueueShards
 from gateway.queues.redrive import Redrive, Redrives
 from gateway.queues.upkeep import QueueUpkeep
 from gateway.topics.manager import Topic, TopicManager
+from gateway.transfer.transfers import Transfers
 
 __all__ = [
     "Browsed",
@@ -78,15 +79,20 @@ class QueueManager:
         clock: Clock,
         metadata: MetadataStore,
         config: QueueConfig,
+        *,
+        transfers: Transfers | None = None,
     ) -> Self:
         """Return the node's queues, loaded from the metadata store and the journal.
+
+        Without ``transfers`` dead letters go to topics in this node's log only.
 
         Errors: ``StorageUnavailable``; ``CorruptBatch`` when the journal cannot be read.
         """
         journal = await QueueJournal.open(
             broker, topics, clock, room_bytes=config.journal_room_bytes
         )
-        context = QueueContext(broker, clock, config, journal)
+        transfers = transfers or Transfers(broker, topics, clock)
+        context = QueueContext(broker, clock, config, journal, transfers)
         manager = cls(context, topics, metadata)
         await manager._load()
         topics.on_changed.append(manager._on_topic_changed)

@@ -2,8 +2,8 @@
 
 A redrive moves the ready messages of a dead-letter queue, at most as many as there were at its
 start, so that it ends even when moved messages come back. Each message's move and its end in the
-dead-letter queue are one append. A redrive is in memory: a restart ends it, and the rest of the
-messages stays in the queue.
+dead-letter queue are one append, or one decision across logs (``gateway.transfer``). A redrive is
+in memory: a restart ends it, and the rest of the messages stays in the queue.
 
 A moved message is a new one, with the current time and no attempts. It loses the headers of a
 dead letter, except for the number of moves.
@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from features.dead_letter import origin
 from features.queue.model import Effects, Result, Taken
-from gateway.coalescer import ROUND_BYTES_MAX, Part
+from gateway.coalescer import ROUND_BYTES_MAX
 from gateway.errors import (
     GatewayError,
     InvalidRequest,
@@ -36,7 +36,6 @@ from gateway.model import (
     is_dead_letter_reference,
     strip_dead_letter_headers,
 )
-from gateway.partition import Partition
 from gateway.queues.dead_letters import append_and_end, write_down
 from gateway.queues.lanes import QueueContext, QueueLane
 from gateway.queues.message_cache import Unreadable
@@ -45,7 +44,8 @@ from gateway.queues.queue import Queue
 from gateway.records.codec import encode_headers
 from gateway.records.record_run import RecordRun
 from gateway.slots import partition_for_key
-from gateway.topics.manager import TopicManager
+from gateway.topics.manager import Topic, TopicManager
+from gateway.transfer.payload import Addressed
 
 KEPT_MAX: Final = 10  # of one queue, the newest
 MOVED_PER_APPEND_MAX: Final = 128
@@ -226,7 +226,7 @@ class Redrives:
         lane.feed_more()
         if not taken:
             return 0
-        parts: list[Part] = []
+        parts: list[Addressed] = []
         ids: list[tuple[int, int]] = []
         size_bytes = 0
         for at, one in enumerate(taken):
@@ -242,14 +242,14 @@ class Redrives:
                     redrive.skipped += 1
                     continue  # so does that
                 parts.append(part)
-                size_bytes += part[1].size_bytes
+                size_bytes += part.run.size_bytes
             ids.append((one.offset, one.attempt))
         if ids:
             await self._append(lane, ids, parts)
         redrive.moved += len(ids)
         return len(ids)
 
-    def _part(self, lane: QueueLane, redrive: Redrive, record: Record) -> Part | None:
+    def _part(self, lane: QueueLane, redrive: Redrive, record: Record) -> Addressed | None:
         """Return what a dead letter becomes, and where; None for one that stays.
 
         It has no place to go to, or is without its message: an empty one is none. Error:
@@ -258,14 +258,15 @@ class Redrives:
         if is_dead_letter_reference(record.headers):
             return None
         try:
-            target = self._target(self._place(lane, redrive, record), record)
+            topic, number = self._target(self._place(lane, redrive, record), record)
         except TopicNotFound:
             if redrive.destination is not None:
                 raise
             return None
         headers = encode_headers(strip_dead_letter_headers(record.headers))
         now_unix_ms = self._context.clock.unix_ms()
-        return target, RecordRun(record.key, (record.value,), headers, now_unix_ms)
+        run = RecordRun(record.key, (record.value,), headers, now_unix_ms)
+        return Addressed(topic, number, run)
 
     def _place(self, lane: QueueLane, redrive: Redrive, record: Record) -> TopicName:
         """Return the topic that a dead letter goes to. Error: ``TopicNotFound``."""
@@ -276,10 +277,12 @@ class Redrives:
             raise TopicNotFound(f"{name.name} is no source of this queue")
         return name
 
-    def _target(self, name: TopicName, record: Record) -> Partition:
+    def _target(self, name: TopicName, record: Record) -> tuple[Topic, int]:
+        """Return a topic and the number of the partition. Error: ``TopicNotFound``."""
         queue = self._queues.find(name)
-        if queue is not None:
-            return queue.partition_for(record.key)
+        if queue is not None and not queue.is_away:
+            partition = queue.partition_for(record.key)
+            return partition.topic, partition.number
         topic = self._topics.get(name)
         if topic.is_internal:
             raise TopicNotFound(f"{name.name} is the node's own")
@@ -287,10 +290,10 @@ class Redrives:
         number = record.offset % count
         if record.key is not None:
             number = partition_for_key(record.key, count)
-        return self._context.broker.partition(topic, number)
+        return topic, number
 
     async def _append(
-        self, lane: QueueLane, ids: list[tuple[int, int]], parts: list[Part]
+        self, lane: QueueLane, ids: list[tuple[int, int]], parts: list[Addressed]
     ) -> None:
         """Append the messages elsewhere and their end here. Errors: as ``append_and_end``."""
         lane.partition.check_present()

@@ -1,0 +1,32 @@
+"""Start of the queues of a node: with transfers to other nodes, and those that the config names."""
+
+from contextlib import AsyncExitStack
+
+from gateway.broker import Broker
+from gateway.clock import Clock
+from gateway.config.settings import Settings
+from gateway.metadata.store import MetadataStore
+from gateway.queues.declared import make_queues
+from gateway.queues.manager import QueueManager
+from gateway.topics.manager import TopicManager
+from gateway.transfer.transfers import Transfers
+
+
+async def start_queues(  # noqa: PLR0917 - the parts of the kernel before it
+    broker: Broker,
+    topics: TopicManager,
+    clock: Clock,
+    metadata: MetadataStore,
+    settings: Settings,
+    stack: AsyncExitStack,
+) -> QueueManager:
+    """Open transfers and queues, which ``stack`` closes, and make the declared queues."""
+    transfers = Transfers(broker, topics, clock)
+    await transfers.open()
+    stack.callback(transfers.close)
+    queues = await QueueManager.open(
+        broker, topics, clock, metadata, settings.queue, transfers=transfers
+    )
+    stack.push_async_callback(queues.close)
+    await make_queues(queues, topics, settings.queues)
+    return queues

@@ -1,0 +1,149 @@
+"""Target's side of transfers: the service that other nodes send their parts to."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from features.transfer import Incoming, Verdict
+from gateway.broker import Broker
+from gateway.clock import Clock
+from gateway.coalescer import Coalescer, Part
+from gateway.errors import GatewayError, InvalidRequest, Overloaded, StorageUnavailable
+from gateway.partition import Partition
+from gateway.records.record_run import Run
+from gateway.shards.model import (
+    DONE,
+    NOT_OWNER,
+    Codec,
+    OnReply,
+    Room,
+    Sink,
+    StreamSource,
+    refused,
+)
+from gateway.streams import InternalStream
+from gateway.topics.manager import TopicManager
+from gateway.transfer.payload import Transfer, TransferCodec, decode_payload, to_runs
+
+Waiting = dict[tuple[int, int], list[OnReply]]
+
+
+class IncomingShard(Protocol):
+    """Open shard, as far as its incoming transfers go."""
+
+    stream: InternalStream
+    incoming: Incoming
+    waiting: Waiting
+
+
+class AcceptedRuns(Coalescer):
+    """Coalescer of records that another node has checked and an intent has promised.
+
+    A bound that is reached, or lowered, in between does not keep them out: what follows them would
+    wait for ever.
+    """
+
+    def check(self, partition: Partition, run: Run) -> None:
+        """Check that the partition is there. Errors: ``TopicNotFound``, ``NotLeader``."""
+        del run
+        if partition.is_gone:
+            partition.check_present()
+
+
+class TransferService:
+    """See ``gateway.shards.model.Service``."""
+
+    codec: Codec = TransferCodec()
+
+    def __init__(
+        self,
+        broker: Broker,
+        topics: TopicManager,
+        clock: Clock,
+        find: Callable[[int], IncomingShard | None],
+    ) -> None:
+        """``find`` returns an open shard."""
+        self._broker = broker
+        self._topics = topics
+        self._clock = clock
+        self._find = find
+        self._coalescer = AcceptedRuns(broker)
+
+    def call(self, room: Room, payload: object, on_reply: OnReply) -> None:
+        """Apply a part once, and answer when it is durable.
+
+        Errors: ``StorageUnavailable``, ``Overloaded`` for one that comes too early.
+        """
+        del room
+        assert isinstance(payload, Transfer)
+        shard = self._find(payload.target)
+        if shard is None:  # it is being opened, or closed
+            on_reply(NOT_OWNER)
+            return
+        source, number = payload.source, payload.number
+        placement = self._broker.placement
+        known = placement.epoch(source % placement.shard_count)
+        verdict = shard.incoming.judge(source, payload.epoch, number, epoch_known=known)
+        if verdict is Verdict.APPLIED:
+            on_reply(DONE)
+        elif verdict is Verdict.PENDING:
+            shard.waiting[source, number].append(on_reply)
+        elif verdict is Verdict.ZOMBIE:
+            on_reply(NOT_OWNER)
+        elif verdict is Verdict.EARLY:
+            raise Overloaded(f"transfer {number} of shard {source} came before another")
+        else:
+            self._apply(shard, payload, on_reply)
+
+    def open_stream(self, room: Room, payload: object, sink: Sink) -> StreamSource:
+        """Refuse: there are no streams of transfers."""
+        del room, payload, sink
+        raise InvalidRequest("transfers have no streams")
+
+    def _apply(self, shard: IncomingShard, transfer: Transfer, on_reply: OnReply) -> None:
+        """Append the effects and the number as one. Errors: ``NotLeader``, ``TopicNotFound``."""
+        parts = self._parts(transfer)
+        source, number = transfer.source, transfer.number
+        shard.waiting[source, number] = [on_reply]
+        items = shard.incoming.begin(source, number)
+        shard.stream.flush()  # what is gathered lies before
+        try:
+            shard.stream.put(
+                items,
+                partial(self._applied, shard, source, number),
+                beside=parts,
+                coalescer=self._coalescer,
+                as_is=True,
+            )
+        except GatewayError:
+            del shard.waiting[source, number]
+            shard.incoming.undo(source, number)
+            raise
+        self._coalescer.seal()
+
+    def _parts(self, transfer: Transfer) -> list[Part]:
+        """Return the effects of a part; those of deleted topics have ended by that."""
+        now_unix_ms = self._clock.unix_ms()
+        parts: list[Part] = []
+        for uuid, number, records in decode_payload(transfer.payload):
+            topic = self._topics.by_uuid(uuid)
+            if topic is None:
+                continue
+            partition = self._broker.partition(topic, number)
+            parts += [(partition, run) for run in to_runs(records, now_unix_ms)]
+        return parts
+
+    def _applied(
+        self,
+        shard: IncomingShard,
+        source: int,
+        number: int,
+        error: StorageUnavailable | None,
+    ) -> None:
+        waiting = shard.waiting.pop((source, number))
+        if error is None:
+            shard.incoming.kept(source, number)
+        else:
+            shard.incoming.undo(source, number)
+        for on_reply in waiting:
+            on_reply(DONE if error is None else refused(error))

@@ -1,0 +1,317 @@
+"""Transfers of all shards of a node: appends that may have effects in other nodes' logs.
+
+An append whose targets are all in this node's log is one append, as ever. Of any other the source
+shard journals an intent in ``__transfers``, in one append with what is local; see
+``features.transfer``. The operation is decided when this append is durable: then it is
+acknowledged, and each other shard gets its effects, later, once, in order. They are decided
+together, and not visible together.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Final
+
+import structlog
+
+from features.transfer import Effect, Incoming, Intent, Outgoing
+from gateway.broker import Broker
+from gateway.clock import Clock
+from gateway.coalescer import Coalescer, Part
+from gateway.errors import GatewayError, NotLeader, Overloaded, StorageUnavailable
+from gateway.model import DEFAULT_NAMESPACE, TopicName
+from gateway.placement import shard_of
+from gateway.shards.model import Reply, Status
+from gateway.storage import OnDone
+from gateway.streams import REWRITE_ROOM_BYTES, VALUE_BYTES_MAX, InternalStream
+from gateway.topics.internal import internal_topic
+from gateway.topics.manager import Topic, TopicManager
+from gateway.transfer.payload import Addressed, Transfer, check_addressed, encode_payload
+from gateway.transfer.receiving import TransferService, Waiting
+
+TRANSFERS_TOPIC: Final = "__transfers"
+SERVICE: Final = "transfer"
+OPEN_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Payload of the open transfers of one shard; above it operations with new ones are refused."""
+IN_FLIGHT_MAX: Final = 64
+"""Parts of one source and target that are sent and not answered."""
+RETRY_S: Final = 0.2
+
+_CONFIGS: Final = {"cleanup.policy": "compact", "max.message.bytes": str(VALUE_BYTES_MAX)}
+
+_log = structlog.get_logger()
+
+
+class TransferShard:
+    """Transfers from and to one shard, while this node serves it."""
+
+    def __init__(self, number: int, epoch: int, stream: InternalStream) -> None:
+        self.number = number
+        self.epoch = epoch
+        self.stream = stream
+        self.outgoing = Outgoing(stream.values)
+        self.incoming = Incoming(stream.values)
+        self.waiting: Waiting = {}
+        self.in_flight: defaultdict[int, set[int]] = defaultdict(set)
+        self.retries: dict[int, asyncio.TimerHandle] = {}
+        self.after: defaultdict[int, list[Callable[[], None]]] = defaultdict(list)
+
+
+class Transfers:
+    """See the module. Loop only. A ``ShardState`` of ``gateway.shard_lifecycle``."""
+
+    def __init__(self, broker: Broker, topics: TopicManager, clock: Clock) -> None:
+        self._broker = broker
+        self._topics = topics
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._topic: Topic | None = None
+        self._coalescer = Coalescer(broker, reserved=True)
+        self._shards: dict[int, TransferShard] = {}
+        self._is_closed = False
+        self.open_shards: set[int] = set()
+        self.in_one_log = True
+        """Whether each append of now is one, because all shards are this node's."""
+        self.begun = 0
+        self.applied = 0
+        broker.placement.on_change.append(self._follow_owners)
+        self._look()
+
+    async def open(self) -> None:
+        """Make the topic at the first start, and open the shards of this node.
+
+        Errors: as ``load_shards``.
+        """
+        broker = self._broker
+        name = TopicName(DEFAULT_NAMESPACE, TRANSFERS_TOPIC)
+        count = broker.placement.shard_count
+        self._topic = await internal_topic(self._topics, name, count, _CONFIGS)
+        service = TransferService(broker, self._topics, self._clock, self._shards.get)
+        broker.shard_calls.register(SERVICE, service)
+        await self.load_shards(broker.shards.owned())
+        broker.shards.register(self)
+
+    def close(self) -> None:
+        """Stop to send; what is open goes on after the next start."""
+        self._is_closed = True
+        self._broker.shards.unregister(self)
+        for shard in self._shards.values():
+            _stop(shard)
+
+    # --- the life cycle of shards
+
+    async def load_shards(self, shards: Collection[int]) -> None:
+        """See ``ShardState``: open intents are sent again."""
+        assert self._topic is not None
+        placement = self._broker.placement
+        count = placement.shard_count
+        numbers = range(len(self._topic.partition_ids))
+        for number in [one for one in numbers if one % count in shards]:
+            stream = InternalStream(
+                self._broker.partition(self._topic, number),
+                self._broker,
+                self._clock,
+                coalescer=self._coalescer,
+                rewrite_room_bytes=REWRITE_ROOM_BYTES // count,
+            )
+            await stream.load()
+            self._shards[number] = shard = TransferShard(
+                number, placement.epoch(number % count), stream
+            )
+            self._send_all(shard)
+        self.open_shards.update(shards)
+        self._look()
+
+    def quiesce_shards(self, shards: Collection[int]) -> None:
+        """See ``ShardState``: the ends of intents are in a coalescer, which appends them."""
+
+    def close_shards(self, shards: Collection[int]) -> None:
+        """See ``ShardState``: the next owner sends what is open."""
+        self.open_shards.difference_update(shards)
+        count = self._broker.placement.shard_count
+        for number in [one for one in self._shards if one % count in shards]:
+            _stop(self._shards.pop(number))
+        self._look()
+
+    def _follow_owners(self, shards: Collection[int]) -> None:
+        placement = self._broker.placement
+        for shard in self._shards.values():
+            number = shard.number % placement.shard_count
+            if placement.owns(number):
+                shard.epoch = placement.epoch(number)
+        self._look()
+        moved = set(shards)
+        for shard in list(self._shards.values()):
+            for target in shard.outgoing.open_targets:
+                if target % placement.shard_count in moved:
+                    self._send(shard, target)
+
+    def _look(self) -> None:
+        self.in_one_log = self._broker.placement.owns_all and not any(
+            shard.outgoing.open_targets for shard in self._shards.values()
+        )
+
+    # --- the source
+
+    def check(self, one: Addressed, coalescer: Coalescer) -> None:
+        """Raise what ``append`` would raise for records. Errors: as ``Coalescer.check``."""
+        if self._broker.owns(one.topic, one.number):
+            coalescer.check(self._broker.partition(one.topic, one.number), one.run)
+        else:
+            check_addressed(one)
+
+    def append(
+        self,
+        source: int,
+        addressed: Sequence[Addressed],
+        on_done: OnDone,
+        *,
+        beside: Sequence[Part] = (),
+        coalescer: Coalescer,
+    ) -> None:
+        """Append records for any partitions, and what is ``beside`` in this log, as one decision.
+
+        ``source`` is the shard of ``beside``, and that the order of records is kept for. It is
+        appended when this returns, and durable when ``on_done`` runs: other nodes have their
+        records by then or get them later. Errors, with nothing changed: as
+        ``Coalescer.add_many``; ``Overloaded`` when ``OPEN_BYTES_MAX`` is reached.
+        """
+        broker = self._broker
+        if self.in_one_log:
+            parts = [(broker.partition(topic, n), run) for topic, n, run in addressed]
+            coalescer.add_many([*parts, *beside], on_done, as_is=True)
+            coalescer.seal()
+            return
+        shard = self._shards.get(source)
+        if shard is None:
+            raise NotLeader(f"shard {source} is another node's, or is being opened")
+        parts = list(beside)
+        away: defaultdict[int, list[Addressed]] = defaultdict(list)
+        for one in addressed:
+            target = shard_of(one.topic, one.number, broker.placement)
+            if broker.placement.owns(target) and not shard.outgoing.is_open(target):
+                parts.append((broker.partition(one.topic, one.number), one.run))
+            else:
+                away[target].append(one)
+        if away:
+            self._begin(shard, away, parts, on_done, coalescer)
+        else:
+            coalescer.add_many(parts, on_done, as_is=True)
+        coalescer.seal()
+
+    def _begin(
+        self,
+        shard: TransferShard,
+        away: dict[int, list[Addressed]],
+        beside: Sequence[Part],
+        on_done: OnDone,
+        coalescer: Coalescer,
+    ) -> None:
+        """Journal an intent beside the effects of this log."""
+        if shard.outgoing.size_bytes >= OPEN_BYTES_MAX:
+            raise Overloaded(f"{OPEN_BYTES_MAX} bytes wait for other nodes")
+        effects = [Effect(target, encode_payload(some)) for target, some in away.items()]
+        shard.stream.flush()  # what is gathered lies before
+        intent, items = shard.outgoing.begin(effects)
+        self.in_one_log = False
+        try:
+            shard.stream.put(
+                items,
+                partial(self._kept, shard, intent, on_done),
+                beside=beside,
+                coalescer=coalescer,
+                as_is=True,
+            )
+        except GatewayError:
+            shard.outgoing.undo(intent)
+            raise
+
+    def _kept(
+        self,
+        shard: TransferShard,
+        intent: Intent,
+        on_done: OnDone,
+        error: StorageUnavailable | None,
+    ) -> None:
+        if error is not None:
+            shard.outgoing.undo(intent)
+            self._look()
+            on_done(error)
+            return
+        self.begun += 1
+        shard.outgoing.kept(intent)
+        try:
+            on_done(None)
+        finally:
+            for part in intent.parts:
+                self._send(shard, part.target)
+
+    def when_clear(self, source: int, target: int, start: Callable[[], None]) -> None:
+        """Call ``start`` when no transfer from a shard to another is open, maybe at once.
+
+        A direct append of the publisher whose transfers they are comes after them.
+        """
+        shard = self._shards.get(source)
+        if shard is None or not shard.outgoing.is_open(target):
+            start()
+        else:
+            shard.after[target].append(start)
+
+    # --- sending
+
+    def _send_all(self, shard: TransferShard) -> None:
+        for target in shard.outgoing.open_targets:
+            self._send(shard, target)
+
+    def _send(self, shard: TransferShard, target: int) -> None:
+        """Send the open parts for a target, in order, a bounded number at a time."""
+        if self._is_closed or self._shards.get(shard.number) is not shard:
+            return
+        in_flight = shard.in_flight[target]
+        count = self._broker.placement.shard_count
+        for part in shard.outgoing.to_send(target)[:IN_FLIGHT_MAX]:
+            if part.number not in in_flight:
+                in_flight.add(part.number)
+                transfer = Transfer(
+                    shard.number, target, shard.epoch, part.number, part.payload
+                )
+                replied = partial(self._replied, shard, target, part.number)
+                self._broker.shard_calls.call(target % count, SERVICE, transfer, replied)
+
+    def _replied(self, shard: TransferShard, target: int, number: int, reply: Reply) -> None:
+        shard.in_flight[target].discard(number)
+        if self._is_closed or self._shards.get(shard.number) is not shard:
+            return  # the next owner sends it again
+        if reply.status is not Status.DONE:
+            if target not in shard.retries:
+                timer = self._loop.call_later(RETRY_S, self._retry, shard, target)
+                shard.retries[target] = timer
+            return
+        self.applied += 1
+        items = shard.outgoing.answered(target, number)
+        if items:
+            try:
+                shard.stream.put(items, _ignore)
+            except GatewayError as error:
+                _log.warning("the end of a transfer is not written", error=str(error))
+        if shard.outgoing.is_open(target):
+            self._send(shard, target)
+        else:
+            self._look()
+            for start in shard.after.pop(target, ()):
+                start()
+
+    def _retry(self, shard: TransferShard, target: int) -> None:
+        shard.retries.pop(target, None)
+        self._send(shard, target)
+
+
+def _stop(shard: TransferShard) -> None:
+    for timer in shard.retries.values():
+        timer.cancel()
+    shard.retries.clear()
+
+
+def _ignore(_error: StorageUnavailable | None) -> None:
+    """Ignore the result: without the end, the next start sends the intent once more."""
