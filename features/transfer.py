@@ -17,8 +17,10 @@ The rules are those of ``tests/models/shards.py``.
 """
 
 import struct
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
 Item = tuple[bytes, bytes | None]
@@ -71,7 +73,7 @@ class Outgoing:
         """``values``: the journal of the shard; all in it are durable, and are sent again."""
         self.size_bytes = 0
         self._numbers: dict[int, int] = {}
-        self._open: dict[int, dict[int, tuple[Intent, Part]]] = {}  # by target and number
+        self._open: dict[int, deque[tuple[Intent, Part]]] = {}  # by target, in order
         self._last_id = 0
         for key, value in sorted((values or {}).items()):
             if key[:1] == _NUMBER:
@@ -88,7 +90,7 @@ class Outgoing:
         self._last_id = max(self._last_id, intent.intent_id)
         self.size_bytes += intent.size_bytes
         for part in intent.parts:
-            self._open.setdefault(part.target, {})[part.number] = intent, part
+            self._open.setdefault(part.target, deque()).append((intent, part))
 
     def is_open(self, target: int) -> bool:
         """Return whether a transfer to a target is not known to be applied."""
@@ -128,41 +130,38 @@ class Outgoing:
         self.size_bytes -= intent.size_bytes
         for part in intent.parts:
             self._numbers[part.target] = part.number - 1
-            self._drop(part)
+            self._open[part.target].pop()
+            self._forget_empty(part.target)
 
     def kept(self, intent: Intent) -> None:
         """Note that an intent is durable: its parts may be sent."""
         intent.is_durable = True
 
-    def to_send(self, target: int) -> list[Part]:
-        """Return the parts for a target that are durable and not answered, in order."""
-        found = []
-        for _, (intent, part) in sorted(self._open.get(target, {}).items()):
-            if not intent.is_durable:
-                break
-            found.append(part)
-        return found
+    def to_send(self, target: int, *, count_max: int) -> list[Part]:
+        """Return the first parts for a target that are durable and not answered, in order."""
+        first = islice(self._open.get(target, ()), count_max)
+        return [part for _, part in takewhile(_is_durable, first)]
 
     def answered(self, target: int, number: int) -> list[Item]:
         """Note that a target has applied all up to a number; return the ends of intents."""
         items: list[Item] = []
-        waiting = self._open.get(target, {})
-        for one in sorted(waiting):
-            if one > number:
-                break
-            intent, part = waiting[one]
-            self._drop(part)
+        waiting = self._open.get(target)
+        while waiting and waiting[0][1].number <= number:
+            intent, _ = waiting.popleft()
             intent.unanswered.discard(target)
             if not intent.unanswered:
                 self.size_bytes -= intent.size_bytes
                 items.append((_INTENT + _U64.pack(intent.intent_id), None))
+        self._forget_empty(target)
         return items
 
-    def _drop(self, part: Part) -> None:
-        waiting = self._open[part.target]
-        del waiting[part.number]
-        if not waiting:
-            del self._open[part.target]
+    def _forget_empty(self, target: int) -> None:
+        if not self._open.get(target, True):
+            del self._open[target]
+
+
+def _is_durable(one: tuple[Intent, Part]) -> bool:
+    return one[0].is_durable
 
 
 class Verdict(Enum):

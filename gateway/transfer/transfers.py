@@ -225,6 +225,7 @@ class Transfers:
             )
         except GatewayError:
             shard.outgoing.undo(intent)
+            self._look()
             raise
 
     def _kept(
@@ -266,11 +267,14 @@ class Transfers:
 
     def _send(self, shard: TransferShard, target: int) -> None:
         """Send the open parts for a target, in order, a bounded number at a time."""
+        placement = self._broker.placement
+        count = placement.shard_count
         if self._is_closed or self._shards.get(shard.number) is not shard:
             return
+        if not placement.owns(shard.number % count):
+            return  # it is about to be closed; the next owner sends
         in_flight = shard.in_flight[target]
-        count = self._broker.placement.shard_count
-        for part in shard.outgoing.to_send(target)[:IN_FLIGHT_MAX]:
+        for part in shard.outgoing.to_send(target, count_max=IN_FLIGHT_MAX):
             if part.number not in in_flight:
                 in_flight.add(part.number)
                 transfer = Transfer(

@@ -12,6 +12,7 @@ from gateway.shards.model import DONE, NOT_OWNER
 from gateway.transfer import transfers as transfers_module
 from gateway.transfer.payload import Addressed, Transfer, encode_payload
 from tests.gateway.transfer.two_nodes import (
+    FAULTLESS,
     SHARDS,
     Cluster,
     note,
@@ -113,9 +114,8 @@ async def test_a_local_append_comes_after_an_open_transfer_to_its_shard(tmp_path
         first.transfers.when_clear(0, shard, lambda: order.append("direct"))
         await turns(50)
         assert order == []
-        cluster.owners[shard] = first.node  # the log of the test has nothing of it yet
-        cluster.renew(first)
-        await first.broker.shards.settled()
+        cluster.move(shard, first)  # whose log has nothing of it yet
+        await cluster.settled()
         first.append(0, [Addressed(topic, there, run_of(b"3"))], lambda _error: None)
         assert first.values(topic, there) == []
         await until(lambda: bool(order))
@@ -144,6 +144,36 @@ async def test_a_part_from_an_owner_of_before_is_refused(tmp_path: Path) -> None
         assert second.values(topic, there) == [b"zombie"]
 
 
+async def test_a_node_that_has_given_its_shard_away_sends_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next owner, here the same node again, sends all that has no end in the journal."""
+    async with two_nodes(tmp_path, chances=Chances(drop=1)) as cluster:
+        topic = await cluster.topic("t")
+        await cluster.start()
+        first, second = cluster.nodes
+        topic = first.topics.get(topic.name)
+        there = cluster.numbers(topic, UPPER)[0]
+        for number in range(3):
+            run = run_of(b"%d" % number)
+            first.append(0, [Addressed(topic, there, run)], lambda _error: None)
+        shard = first.transfers._shards[0]
+        monkeypatch.setattr(transfers_module, "RETRY_S", 60)
+        await until(lambda: bool(shard.retries) and not any(shard.in_flight.values()))
+        cluster.move(0, None)
+        cluster.network.chances = FAULTLESS
+        first.transfers._send_all(shard)  # before it is closed
+        assert not any(shard.in_flight.values())
+        await cluster.settled()
+        assert 0 not in first.transfers.open_shards
+        assert second.values(topic, there) == []
+        cluster.move(0, first)
+        await cluster.settled()
+        await until(lambda: len(second.values(topic, there)) == 3)
+        await until(lambda: all_are_clear(cluster))
+        assert second.values(topic, there) == [b"0", b"1", b"2"]
+
+
 async def test_a_topic_deleted_amid_a_transfer_ends_it(tmp_path: Path) -> None:
     async with two_nodes(tmp_path) as cluster:
         topics = [await cluster.topic(name) for name in ("gone", "stays")]
@@ -162,7 +192,7 @@ async def test_a_topic_deleted_amid_a_transfer_ends_it(tmp_path: Path) -> None:
                 first.append(0, addressed, lambda _error: None)
         await turns(20)
         await second.topics.delete(gone.name)
-        cluster.network.chances = Chances(0, 0, 0)
+        cluster.network.chances = FAULTLESS
         await until(lambda: all_are_clear(cluster))
         assert second.values(stays, there[1]) == [b"0", b"1"]
         applied = second.transfers._shards[shard].stream.get(b"a\0\0")

@@ -185,6 +185,25 @@ class Cluster:
                 for follow in list(other.placement.on_change):
                     follow(own)
 
+    def move(self, shard: int, owner: ClusterNode | None) -> None:
+        """Give a shard to another owner, whose log has what that node stored of it."""
+        for node in self.nodes:
+            if node.is_running and self.owners[shard] is node.node:
+                for seal in list(node.placement.before_release):
+                    seal([shard])
+        self.owners[shard] = None if owner is None else owner.node
+        self.epochs[shard] += 1
+        running = [node for node in self.nodes if node.is_running]
+        for node in running:
+            for follow in list(node.placement.on_change):
+                follow([shard])
+
+    async def settled(self) -> None:
+        """Return when the nodes have closed what left and opened what came."""
+        for node in self.nodes:
+            if node.is_running:
+                await node.broker.shards.settled()
+
     async def topic(self, name: str, partitions: int = 16, **configs: str) -> Topic:
         """Make a topic before the nodes start."""
         topics = TopicManager(self.metadata, defaults=TopicDefaults(), clock=self.clock)
