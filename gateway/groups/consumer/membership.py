@@ -65,7 +65,7 @@ class Membership:
     def present(self, beat: Heartbeat) -> ConsumerMember | None:
         """Return the member that a heartbeat comes from; None for one that joins and is new.
 
-        A static member that comes back gets, under its new id, what it had. Errors:
+        A static member that comes back gets, under a new id or its own, what it had. Errors:
         ``UnknownMember``, ``FencedInstance``, ``FencedMemberEpoch``, ``UnreleasedInstance``.
         """
         if beat.epoch != JOIN_EPOCH:
@@ -74,7 +74,7 @@ class Membership:
             return member
         if beat.instance_id is not None and beat.instance_id in self._ids_by_instance:
             static = self.by_id[self._ids_by_instance[beat.instance_id]]
-            if static.member_id != beat.member_id:
+            if static.member_id != beat.member_id or static.epoch == STATIC_LEAVE_EPOCH:
                 return self._replace(static, beat)
         known = self.by_id.get(beat.member_id)
         if known is not None:

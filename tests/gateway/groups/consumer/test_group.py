@@ -242,6 +242,17 @@ def test_a_static_member_comes_back_to_its_partitions() -> None:
     assert rig.group.epoch == epoch, "nobody else hears of it"
 
 
+def test_a_static_member_that_left_for_a_while_comes_back_with_its_own_id() -> None:
+    rig = Rig()
+    kept = rig.join("a", instance_id="one").assignment
+    rig.beat("a", -2, instance_id="one")
+
+    back = rig.join("a", instance_id="one")
+
+    assert (back.epoch, back.assignment) == (1, kept)
+    assert rig.beat("a", 1, instance_id="one").epoch == 1
+
+
 def test_a_full_group_takes_nobody() -> None:
     rig = Rig(group_of(size_max=1))
     rig.join("a")
