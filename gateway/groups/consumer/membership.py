@@ -53,7 +53,7 @@ class Membership:
             if member_id != beat.member_id:
                 raise FencedInstance(
                     f"Static member {beat.member_id[:80]} with instance id "
-                    f"{instance_id[:80]} was fenced by member {member_id}."
+                    f"{instance_id[:80]} was fenced by member {member_id[:80]}."
                 )
         member = self.by_id.get(beat.member_id)
         if member is None:
@@ -72,6 +72,8 @@ class Membership:
             member = self.known(beat)
             _check_epoch(member, beat)
             return member
+        if beat.instance_id is not None:
+            self._check_id(beat.member_id, beat.instance_id)
         if beat.instance_id is not None and beat.instance_id in self._ids_by_instance:
             static = self.by_id[self._ids_by_instance[beat.instance_id]]
             if static.member_id != beat.member_id or static.epoch == STATIC_LEAVE_EPOCH:
@@ -80,6 +82,17 @@ class Membership:
         if known is not None:
             _check_epoch(known, beat)
         return known
+
+    def _check_id(self, member_id: str, instance_id: str) -> None:
+        """Raise ``FencedInstance`` when the id is that of a member with another instance.
+
+        To replace it would leave its partitions in use for ever.
+        """
+        present = self.by_id.get(member_id)
+        if present is not None and present.instance_id != instance_id:
+            raise FencedInstance(
+                f"Member id {member_id[:80]} is not that of instance id {instance_id[:80]}."
+            )
 
     # --- changing
 
@@ -116,7 +129,8 @@ class Membership:
     def _replace(self, static: ConsumerMember, beat: Heartbeat) -> ConsumerMember:
         if static.epoch != STATIC_LEAVE_EPOCH:
             raise UnreleasedInstance(
-                f"Static member {beat.member_id[:80]} with instance id {static.instance_id} "
+                f"Static member {beat.member_id[:80]} with instance id "
+                f"{(static.instance_id or '')[:80]} "
                 "cannot join the group because the instance id is owned by a member."
             )
         member = ConsumerMember(beat.member_id, static.instance_id)

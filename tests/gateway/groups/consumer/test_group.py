@@ -253,6 +253,25 @@ def test_a_static_member_that_left_for_a_while_comes_back_with_its_own_id() -> N
     assert rig.beat("a", 1, instance_id="one").epoch == 1
 
 
+@pytest.mark.parametrize("instance_id", [None, "two"])
+def test_an_instance_is_not_taken_over_under_the_id_of_another_member(
+    instance_id: str | None,
+) -> None:
+    rig = Rig()
+    rig.join("a", instance_id="one")
+    rig.join("b", instance_id=instance_id)
+    rig.beat("a", -2, instance_id="one")
+
+    with pytest.raises(FencedInstance):
+        rig.join("b", instance_id="one")
+    with pytest.raises(FencedInstance):
+        rig.join("b", instance_id="three")
+    rig.beat("a", -1, instance_id="one")
+    rig.beat("b", -1, instance_id=instance_id)
+
+    assert numbers(rig.join("c", instance_id="two")) == list(range(6))
+
+
 def test_a_full_group_takes_nobody() -> None:
     rig = Rig(group_of(size_max=1))
     rig.join("a")
