@@ -216,7 +216,11 @@ class ConsumerGroup:
         return AssignmentInput(self.epoch, self._favourite(), subscribers, counts)
 
     def install(self, epoch: int, assignor: str, targets: Targets) -> None:
-        """Take the targets that were made for a group epoch."""
+        """Take the targets that were made for a group epoch.
+
+        A static member may have come back under a new id meanwhile, which makes no new epoch:
+        what it has is made anew then, as others may have its partitions now.
+        """
         for member_id, target in targets.items():
             member = self.by_id.get(member_id)
             if member is not None and member.target != target:
@@ -225,6 +229,9 @@ class ConsumerGroup:
         self.assignment_epoch = epoch
         self.protocol_name = assignor
         self._has_group = True
+        if epoch == self.epoch and any(member_id not in targets for member_id in self.by_id):
+            self._is_bumped = False
+            self._bump()
 
     def _favourite(self) -> str:
         """Return the assignor that most members name, the first of those that are as many."""

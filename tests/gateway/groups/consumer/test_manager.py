@@ -211,6 +211,25 @@ async def test_a_join_of_a_large_group_waits_for_the_assignor(
     assert group_of(clients).state is GroupState.STABLE
 
 
+async def test_a_static_member_replaced_while_an_assignor_runs_gets_its_part(
+    clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await joined(clients, "a", instance_id="one")
+    await beat(clients, "a", -2, instance_id="one")
+    monkeypatch.setattr(manager, "INLINE_SIZE_MAX", 0)
+
+    joining = asyncio.ensure_future(joined(clients, "b"))
+    await asyncio.sleep(0)
+    assert group_of(clients).is_assigning
+    back = await joined(clients, "a2", instance_id="one")
+    await joining
+
+    targets = [member.target for member in group_of(clients).members]
+    assert sorted(map(len, targets)) == [2, 2]
+    assert len(frozenset[Any]().union(*targets)) == 4
+    assert back.assignment == group_of(clients).by_id["a2"].target
+
+
 async def test_joins_that_wait_are_answered_when_the_node_stops(
     clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
