@@ -179,18 +179,17 @@ class GroupManager(GroupDirectory):
         try:
             self._check(name)
             classic = self._groups.get(name)
-            replaced = []
             if classic is not None:
                 if beat.epoch != JOIN_EPOCH or not classic.is_idle:
                     raise GroupNotFound(f"Group {name.name[:80]} is not a consumer group.")
-                replaced.append(stored_key(name))
-                self._remove(classic)
             elif beat.epoch == JOIN_EPOCH and name not in self.consumer_groups.by_name:
                 self._check_room(name)
         except GatewayError as error:
             on_answered(as_value(error))
             return
-        self.consumer_groups.heartbeat(name, beat, on_answered, replaced)
+        self.consumer_groups.heartbeat(name, beat, on_answered)
+        if classic is not None and name in self.consumer_groups.by_name:
+            self._remove(classic)
 
     def sync(  # noqa: PLR0917  # As many as the request has.
         self,

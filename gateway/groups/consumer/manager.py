@@ -6,7 +6,7 @@ nothing touches neither timer nor stream.
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -49,6 +49,7 @@ from gateway.groups.consumer.store import (
 from gateway.groups.consumer.topic_source import NamespaceTopics
 from gateway.groups.cursors import parse_group_key
 from gateway.groups.model import GroupName
+from gateway.groups.store import stored_key
 from gateway.sharded_stream import ShardedStream
 from gateway.topics.manager import TopicManager
 
@@ -137,13 +138,12 @@ class ConsumerGroups:
         name: GroupName,
         beat: Heartbeat,
         on_answered: OnAnswered,
-        replaced_keys: Collection[bytes] = (),
     ) -> None:
         """Answer a member, after what changed is durable; maybe before this returns.
 
-        ``replaced_keys`` of the stream are removed with the first change. Errors come by the
-        callback too: those of ``ConsumerGroup.update``, ``UnsupportedAssignor``,
-        ``GroupNotFound`` for a group that is not there and a member that does not join.
+        Errors come by the callback too: those of ``ConsumerGroup.update``,
+        ``UnsupportedAssignor``, ``GroupNotFound`` for a group that is not there and a member
+        that does not join.
         """
         try:
             if beat.assignor is not None and beat.assignor not in ASSIGNORS:
@@ -172,7 +172,7 @@ class ConsumerGroups:
             waiting = self._waiting.setdefault(name, [])
             waiting.append(_Waiting(member, beat, on_answered))
             return
-        self._answer(group, member, beat, on_answered, replaced_keys)
+        self._answer(group, member, beat, on_answered)
 
     def _leave(self, group: ConsumerGroup, beat: Heartbeat, on_answered: OnAnswered) -> None:
         result = group.leave(beat, self._clock.monotonic_ms())
@@ -184,13 +184,11 @@ class ConsumerGroups:
         member: ConsumerMember,
         beat: Heartbeat,
         on_answered: OnAnswered,
-        replaced_keys: Collection[bytes] = (),
     ) -> None:
         result = group.answer(member, beat, self._clock.monotonic_ms())
         self._deadlines.arm(_Watched(group, member), next_deadline_ms(member))
-        if group.has_changes or replaced_keys:
-            stored = partial(_answer_stored, on_answered, result)
-            self._store(group, stored, replaced_keys)
+        if group.has_changes:
+            self._store(group, partial(_answer_stored, on_answered, result))
         else:
             on_answered(result)
 
@@ -258,7 +256,6 @@ class ConsumerGroups:
         self,
         group: ConsumerGroup,
         on_stored: Callable[[StorageUnavailable | None], None],
-        replaced_keys: Collection[bytes] = (),
     ) -> None:
         if group.is_idle:
             if group.empty_since_unix_ms is None:
@@ -272,9 +269,11 @@ class ConsumerGroups:
             for member in changes.members
         ]
         items += [(member_key(name, member_id), None) for member_id in changes.removed]
-        items += [(key, None) for key in replaced_keys]
         if changes.has_group:
             items.append((consumer_group_key(name), encode_consumer_group(group)))
+        classic_key = stored_key(name)
+        if self._stream.get(classic_key) is not None:  # It was a classic group before.
+            items.append((classic_key, None))
         stored = partial(_stored, group, changes, on_stored)
         try:
             self._stream.put(items, stored)

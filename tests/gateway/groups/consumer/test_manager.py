@@ -23,7 +23,8 @@ from gateway.groups.consumer import manager
 from gateway.groups.consumer.group import ConsumerGroup
 from gateway.groups.consumer.model import NO_PARTITIONS, Heartbeat, HeartbeatResult
 from gateway.groups.consumer.store import decode_member, encode_member
-from gateway.groups.cursors import Commit
+from gateway.groups.cursors import GROUP_KEY, Commit
+from gateway.groups.group import Group
 from gateway.groups.model import GroupState
 from gateway.testing.placement import SettablePlacement
 from tests.gateway.groups.clients import NAME, Clients
@@ -59,6 +60,15 @@ def group_of(clients: Clients) -> ConsumerGroup:
     group = clients.groups.find(NAME)
     assert isinstance(group, ConsumerGroup)
     return group
+
+
+def refuse_puts(clients: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the stream of the groups be as on a full disk."""
+
+    def fail(_items: Any, on_done: Any, **_: Any) -> None:
+        asyncio.get_running_loop().call_soon(on_done, StorageUnavailable("full"))
+
+    monkeypatch.setattr(clients.cursors.stream, "put", fail)
 
 
 @pytest.fixture
@@ -159,6 +169,29 @@ async def test_an_empty_classic_group_becomes_one_of_the_new_protocol(
     assert position.offset == 7
 
 
+@pytest.mark.parametrize("way", ["refused", "waiting", "not stored"])
+async def test_a_converted_group_is_not_classic_again_after_a_restart(
+    clients: Clients, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    member = await clients.member()
+    clients.groups.leave(NAME, [(member.member_id, None)])
+    if way == "refused":
+        assert isinstance(await beat(clients, "a", 0, assignor="best"), UnsupportedAssignor)
+        assert isinstance(clients.groups.find(NAME), Group), "nothing has changed"
+    elif way == "waiting":
+        monkeypatch.setattr(manager, "INLINE_SIZE_MAX", 0)
+    else:
+        with monkeypatch.context() as patch:
+            refuse_puts(clients, patch)
+            assert isinstance(await beat(clients, "a", 0), StorageUnavailable)
+
+    await joined(clients, "a")
+    again = await clients.restart()
+
+    assert isinstance(await beat(again, "a", 1), HeartbeatResult)
+    assert not [key for key in again.cursors.stream.values if key.startswith(GROUP_KEY)]
+
+
 async def test_an_empty_group_of_the_new_protocol_becomes_classic(clients: Clients) -> None:
     await joined(clients, "a")
     refused = await clients.join(request(needs_known_member_id=False))
@@ -245,15 +278,9 @@ async def test_joins_that_wait_are_answered_when_the_node_stops(
 async def test_what_could_not_be_stored_is_stored_with_the_next_heartbeat(
     clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream = clients.groups.consumer_groups._stream
-    put = stream.put
-
-    def fail(_items: Any, on_done: Any, **_: Any) -> None:
-        asyncio.get_running_loop().call_soon(on_done, StorageUnavailable("full"))
-
-    monkeypatch.setattr(stream, "put", fail)
-    assert isinstance(await beat(clients, "a", 0), StorageUnavailable)
-    monkeypatch.setattr(stream, "put", put)
+    with monkeypatch.context() as patch:
+        refuse_puts(clients, patch)
+        assert isinstance(await beat(clients, "a", 0), StorageUnavailable)
     await joined(clients, "a")
 
     again = await clients.restart()
