@@ -302,7 +302,7 @@ class GroupManager(GroupDirectory):
         if isinstance(group, Group):
             keys.append(stored_key(name))
             self._remove(group)
-        self.consumer_groups.by_name.pop(name, None)
+        self.consumer_groups.forget(name)
         self._cursors.delete_group(name, keys, on_done)
 
     # --- inside

@@ -117,6 +117,15 @@ class ConsumerGroup:
         """Whether it has no member."""
         return not self.by_id
 
+    def has_present(self, member: ConsumerMember) -> bool:
+        """Whether a member is still in the group, and not away for a while."""
+        is_in = self.by_id.get(member.member_id) is member
+        return is_in and member.epoch != STATIC_LEAVE_EPOCH
+
+    def stored_ids(self) -> list[str]:
+        """Return the ids of members that are stored, also of those still to be removed."""
+        return [*self.by_id, *self._members.removed]
+
     def topics(self) -> frozenset[str]:
         """Return the topics that members read, by their names and patterns."""
         return NO_NAMES.union(*[self._names_of(member) for member in self.by_id.values()])

@@ -61,10 +61,10 @@ Item = tuple[bytes, bytes | None]
 
 
 class _Watched(NamedTuple):
-    """Member with its group, as a timer knows them."""
+    """Member with its group, as a timer knows them; by id, so as to keep no member that left."""
 
     group: ConsumerGroup
-    member: ConsumerMember
+    member_id: str
 
 
 class _Waiting(NamedTuple):
@@ -114,7 +114,7 @@ class ConsumerGroups:
             self.by_name[name] = group
             group.restore(members.get(name, ()), now_ms)
             for member in group.members:
-                self._deadlines.arm(_Watched(group, member), next_deadline_ms(member))
+                self._watch(group, member)
 
     def close(self, error: GatewayError) -> None:
         """Stop all timers; answer joins that wait."""
@@ -127,9 +127,14 @@ class ConsumerGroups:
         """Forget a group that another node has now; what is stored stays."""
         group = self.by_name.pop(name, None)
         if group is not None:
-            for member in group.members:
-                self._deadlines.forget(_Watched(group, member))
+            for member_id in group.by_id:
+                self._deadlines.forget(_Watched(group, member_id))
             self._answer_waiting(name, error)
+
+    def forget(self, name: GroupName) -> None:
+        """Forget a group without members; joins that wait for an assignor are refused."""
+        self.by_name.pop(name, None)
+        self._answer_waiting(name)
 
     # --- heartbeats
 
@@ -176,6 +181,8 @@ class ConsumerGroups:
 
     def _leave(self, group: ConsumerGroup, beat: Heartbeat, on_answered: OnAnswered) -> None:
         result = group.leave(beat, self._clock.monotonic_ms())
+        if beat.member_id not in group.by_id:
+            self._deadlines.forget(_Watched(group, beat.member_id))
         self._store(group, partial(_answer_stored, on_answered, result))
 
     def _answer(
@@ -186,7 +193,7 @@ class ConsumerGroups:
         on_answered: OnAnswered,
     ) -> None:
         result = group.answer(member, beat, self._clock.monotonic_ms())
-        self._deadlines.arm(_Watched(group, member), next_deadline_ms(member))
+        self._watch(group, member)
         if group.has_changes:
             self._store(group, partial(_answer_stored, on_answered, result))
         else:
@@ -224,7 +231,7 @@ class ConsumerGroups:
         for member, beat, on_answered in self._waiting.pop(name, ()):
             if error is not None:
                 on_answered(error)
-            elif group is None or group.by_id.get(member.member_id) is not member:
+            elif group is None or not group.has_present(member):
                 on_answered(UnknownMember(f"no member {member.member_id[:80]!r}"))
             else:
                 self._answer(group, member, beat, on_answered)
@@ -232,7 +239,7 @@ class ConsumerGroups:
     def remove(self, name: GroupName) -> None:
         """Remove a group without members, and what is stored of it."""
         keys = self.keys_of(name)
-        del self.by_name[name]
+        self.forget(name)
         self._stream.put([(key, None) for key in keys], _ignore)
 
     # --- storing and time
@@ -242,7 +249,7 @@ class ConsumerGroups:
         group = self.by_name.get(name)
         if group is None:
             return []
-        members = [member_key(name, member.member_id) for member in group.members]
+        members = [member_key(name, member_id) for member_id in group.stored_ids()]
         return [consumer_group_key(name), *members]
 
     def _new_group(self, name: GroupName) -> ConsumerGroup:
@@ -281,9 +288,17 @@ class ConsumerGroups:
             failure = StorageUnavailable(str(error))
             self._stream.put([], lambda _: stored(failure))
 
+    def _watch(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        self._deadlines.arm(_Watched(group, member.member_id), next_deadline_ms(member))
+
     def _tick(self, watched: _Watched) -> None:
-        group, member = watched
-        deadline_ms = group.tick(member, self._clock.monotonic_ms())
+        group, member_id = watched
+        if self.by_name.get(group.name) is not group:
+            return  # What is stored is another's now.
+        member = group.by_id.get(member_id)
+        deadline_ms = None
+        if member is not None:
+            deadline_ms = group.tick(member, self._clock.monotonic_ms())
         if deadline_ms is not None:
             self._deadlines.arm(watched, deadline_ms)
         elif group.has_changes:

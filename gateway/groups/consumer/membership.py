@@ -39,7 +39,8 @@ class Membership:
         self.epochs: dict[TopicPartition, int] = {}
         self._ids_by_instance: dict[str, str] = {}
         self._changed: dict[str, ConsumerMember] = {}
-        self._removed: dict[str, None] = {}
+        self.removed: dict[str, None] = {}
+        """Ids of members that are gone, of which that is still to be stored."""
 
     # --- finding
 
@@ -101,7 +102,7 @@ class Membership:
         self.by_id[member.member_id] = member
         if member.instance_id is not None:
             self._ids_by_instance[member.instance_id] = member.member_id
-        self._removed.pop(member.member_id, None)
+        self.removed.pop(member.member_id, None)
         self._changed[member.member_id] = member
 
     def remove(self, member: ConsumerMember) -> None:
@@ -111,7 +112,7 @@ class Membership:
             del self._ids_by_instance[member.instance_id]
         self._free(member)
         self._changed.pop(member.member_id, None)
-        self._removed[member.member_id] = None
+        self.removed[member.member_id] = None
 
     def take_step(self, member: ConsumerMember, step: ReconciliationStep) -> None:
         """Change a member's epoch, state and partitions."""
@@ -170,13 +171,13 @@ class Membership:
     @property
     def has_changes(self) -> bool:
         """Whether something is to be stored."""
-        return bool(self._changed or self._removed)
+        return bool(self._changed or self.removed)
 
     def take_changes(self) -> MemberChanges:
         """Return what is to be stored, and forget that it is."""
-        changes = MemberChanges(list(self._changed.values()), list(self._removed))
+        changes = MemberChanges(list(self._changed.values()), list(self.removed))
         self._changed = {}
-        self._removed = {}
+        self.removed = {}
         return changes
 
     def keep_changes(self, changes: MemberChanges) -> None:
@@ -186,7 +187,7 @@ class Membership:
                 self._changed[member.member_id] = member
         for member_id in changes.removed:
             if member_id not in self.by_id:
-                self._removed[member_id] = None
+                self.removed[member_id] = None
 
 
 def _check_epoch(member: ConsumerMember, beat: Heartbeat) -> None:

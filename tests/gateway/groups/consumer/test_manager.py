@@ -1,6 +1,7 @@
 """Groups of KIP-848 at run time: stored, timed, and changed from and to the classic protocol."""
 
 import asyncio
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,17 @@ from gateway.errors import (
     ShuttingDown,
     StaleMemberEpoch,
     StorageUnavailable,
+    UnknownMember,
     UnsupportedAssignor,
 )
 from gateway.groups.consumer import manager
 from gateway.groups.consumer.group import ConsumerGroup
-from gateway.groups.consumer.model import NO_PARTITIONS, Heartbeat, HeartbeatResult
+from gateway.groups.consumer.model import (
+    NO_PARTITIONS,
+    ConsumerMember,
+    Heartbeat,
+    HeartbeatResult,
+)
 from gateway.groups.consumer.store import decode_member, encode_member
 from gateway.groups.cursors import GROUP_KEY, Commit
 from gateway.groups.group import Group
@@ -273,6 +280,55 @@ async def test_joins_that_wait_are_answered_when_the_node_stops(
     clients.groups.close()
 
     assert isinstance(await waiting, ShuttingDown)
+
+
+@pytest.mark.parametrize("way", ["deleted", "classic"])
+async def test_a_join_that_waits_is_answered_when_its_group_goes(
+    clients: Clients, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr(manager, "INLINE_SIZE_MAX", 0)
+    waiting = asyncio.ensure_future(beat(clients, "a", 0))
+    await asyncio.sleep(0)
+    assert group_of(clients).is_assigning
+    left: list[HeartbeatResult | GatewayError] = []
+    clients.groups.consumer_heartbeat(NAME, Heartbeat("a", -1), left.append)
+
+    if way == "deleted":
+        clients.groups.delete(NAME, lambda _: None)
+    else:
+        clients.begin_join(request(needs_known_member_id=False))
+
+    assert isinstance(await asyncio.wait_for(waiting, 10), UnknownMember)
+
+
+async def test_a_deleted_group_is_not_stored_by_a_late_timer(
+    clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await joined(clients, "a")
+    with monkeypatch.context() as patch:
+        refuse_puts(clients, patch)
+        assert isinstance(await beat(clients, "a", -1), StorageUnavailable)
+    assert await outcome(lambda on_done: clients.groups.delete(NAME, on_done)) is None
+
+    clients.house.clock.advance(SESSION_MS)
+    clients.groups.consumer_groups._deadlines.run_due()
+    again = await clients.restart()
+
+    assert again.groups.find(NAME) is None
+    assert not [key for key in again.cursors.stream.values if key[0] in {3, 4}]
+
+
+async def test_members_that_left_are_not_kept_by_their_timers(clients: Clients) -> None:
+    for number in range(4):
+        instance_id = f"i{number % 2}"
+        await joined(clients, f"leaver-{number}", instance_id=instance_id)
+        epoch = -1 if number % 2 else -2
+        await beat(clients, f"leaver-{number}", epoch, instance_id=instance_id)
+
+    members = [one for one in gc.get_objects() if isinstance(one, ConsumerMember)]
+    leavers = [one.member_id for one in members if one.member_id.startswith("leaver")]
+
+    assert leavers == ["leaver-2"], "it may come back"
 
 
 async def test_what_could_not_be_stored_is_stored_with_the_next_heartbeat(
