@@ -28,6 +28,7 @@ from gateway.groups.consumer.model import (
     Targets,
     TopicSource,
 )
+from gateway.groups.consumer.patterns import GroupPatterns
 from gateway.groups.consumer.reconciliation import ReconciliationStep, next_step
 from gateway.groups.model import CONSUMER_PROTOCOL, GroupName, GroupState
 
@@ -81,7 +82,7 @@ class ConsumerGroup:
         self._members = Membership(name.name)
         self.by_id = self._members.by_id
         self._topics: Mapping[str, tuple[UUID, int]] = _NO_TOPICS
-        self._matches: dict[str, frozenset[str]] = {}
+        self._patterns = GroupPatterns()
         self._revision = -1
         self._has_group = False
         self._is_bumped = False  # the epoch grows once a heartbeat, whatever it changes
@@ -144,7 +145,7 @@ class ConsumerGroup:
         ``FencedInstance``, ``GroupFull``, ``InvalidPattern``.
         """
         if beat.regex:
-            topics.match(beat.regex, beat.can_see)  # raises for a bad one
+            self._patterns.check(beat.regex)
         self._is_bumped = False
         member = self._members.present(beat) or self._join(beat)
         has_new_fields = self._take_fields(member, beat)
@@ -335,7 +336,7 @@ class ConsumerGroup:
             return
         self._revision = topics.revision
         patterns = {member.regex for member in self.by_id.values() if member.regex}
-        self._matches = {pattern: topics.match(pattern, beat.can_see) for pattern in patterns}
+        self._patterns.refresh(patterns, topics, beat.can_see)
         found = {}
         for name in sorted(self.topics()):
             topic = topics.resolve(name)
@@ -350,7 +351,7 @@ class ConsumerGroup:
     def _names_of(self, member: ConsumerMember) -> frozenset[str]:
         if not member.regex:
             return member.names
-        return member.names | self._matches.get(member.regex, NO_NAMES)
+        return member.names | self._patterns.names_of(member.regex)
 
     def _readable(self, member: ConsumerMember) -> Partitions:
         """Return those of its partitions whose topics a member still reads."""

@@ -13,6 +13,7 @@ from gateway.errors import (
     FencedMemberEpoch,
     GatewayError,
     GroupFull,
+    InvalidPattern,
     StaleMemberEpoch,
     UnknownMember,
     UnreleasedInstance,
@@ -24,6 +25,7 @@ from gateway.groups.consumer.model import (
     HeartbeatResult,
     Partitions,
 )
+from gateway.groups.consumer.patterns import GROUP_PATTERNS_MAX
 from gateway.groups.model import GroupName, GroupState
 
 T, U = UUID(int=1), UUID(int=2)
@@ -37,6 +39,7 @@ class Topics:
     def __init__(self, **counts: int) -> None:
         self.revision = 0
         self.counts = counts
+        self.matched: list[str] = []
 
     def resolve(self, name: str) -> tuple[UUID, int] | None:
         if name not in self.counts:
@@ -44,6 +47,7 @@ class Topics:
         return {"t": T, "u": U}[name], self.counts[name]
 
     def match(self, pattern: str, can_see: Callable[[str], bool]) -> frozenset[str]:
+        self.matched.append(pattern)
         return frozenset(filter(can_see, self.counts)) if pattern == ".*" else frozenset()
 
     def change(self, **counts: int) -> None:
@@ -270,6 +274,42 @@ def test_an_instance_is_not_taken_over_under_the_id_of_another_member(
     rig.beat("b", -1, instance_id=instance_id)
 
     assert numbers(rig.join("c", instance_id="two")) == list(range(6))
+
+
+def test_a_pattern_is_matched_once_until_topics_change() -> None:
+    rig = Rig()
+    rig.join("a", regex="t.*")
+    rig.beat("a", 1, regex="t.*")
+    rig.join("b", regex="u.*")
+    rig.beat("b", 2, regex="v.*")
+    rig.beat("b", -1)
+    rig.beat("a", 1, regex="t.*")
+
+    assert rig.topics.matched == ["t.*", "u.*", "v.*"]
+    rig.topics.change(t=7)
+    rig.beat("a", rig.group.by_id["a"].epoch)
+    assert rig.topics.matched[3:] == ["t.*"], "that of a member which left is forgotten"
+
+
+@pytest.mark.parametrize("pattern", ["(.*){1000}", "(.{1,30}){20}", "(.?){60}"])
+def test_a_pattern_that_takes_long_for_each_name_is_refused(pattern: str) -> None:
+    rig = Rig()
+    rig.join("a")
+
+    with pytest.raises(InvalidPattern):
+        rig.beat("a", 1, regex=pattern)
+    assert rig.beat("a", 1, regex="|".join(f"{number}-orders" for number in range(200)))
+    assert rig.beat("a", 2, regex="(orders|payments)-(eu|us)-[0-9]+(-retry-[0-9]{1,3})?")
+
+
+def test_a_group_has_a_bounded_number_of_patterns() -> None:
+    rig = Rig()
+    for number in range(GROUP_PATTERNS_MAX):
+        rig.join(f"m{number}", regex=f"t{number}")
+
+    with pytest.raises(InvalidPattern):
+        rig.join("other", regex="other")
+    assert rig.join("same", regex="t0")
 
 
 def test_a_full_group_takes_nobody() -> None:
