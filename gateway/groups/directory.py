@@ -103,7 +103,8 @@ class GroupDirectory:
         """Raise ``GroupFull`` when a new group would be one too many."""
         if self._cursors.has(name):
             return
-        if max(len(self._all()), len(self._cursors.groups())) >= self._config.groups_max:
+        count = len(self._groups) + len(self.consumer_groups.by_name)
+        if max(count, len(self._cursors.groups())) >= self._config.groups_max:
             raise GroupFull(f"there are groups.groups_max, {self._config.groups_max}, groups")
 
 
