@@ -18,7 +18,14 @@ from adapters.kafka.codecs.consumer_group_codec import (
 from adapters.kafka.groups.coordinator import check_group, group_code_of, group_name
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation, ResourceType
-from gateway.errors import GatewayError, InvalidRequest, Unauthorized, as_value, public_text
+from gateway.errors import (
+    GatewayError,
+    GroupFull,
+    InvalidRequest,
+    Unauthorized,
+    as_value,
+    public_text,
+)
 from gateway.futures import set_result_if_pending
 from gateway.groups.consumer.model import (
     JOIN_EPOCH,
@@ -26,6 +33,7 @@ from gateway.groups.consumer.model import (
     Heartbeat,
     HeartbeatResult,
 )
+from gateway.groups.consumer.subscriptions import NAMES_MAX
 
 API_KEY: Final = 68
 VERSIONS: Final = range(2)
@@ -101,7 +109,9 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
 
 
 def _check_topics(request: ConsumerGroupHeartbeatRequest, session: Session) -> None:
-    """Raise ``Unauthorized`` if one may not describe a topic that one names."""
+    """Raise ``Unauthorized`` for a name that one may not describe, ``GroupFull`` for too many."""
+    if len(request.names or ()) > NAMES_MAX:
+        raise GroupFull(f"a member subscribes to at most {NAMES_MAX} names")
     for name in request.names or ():
         if not session.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
             raise Unauthorized(f"Describe on topic {name[:80]} is not allowed")

@@ -7,7 +7,6 @@ targets when ``needs_assignment``. ``take_changes`` says what is to be stored.
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from hashlib import blake2b
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -16,23 +15,19 @@ from gateway.groups.consumer.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
 from gateway.groups.consumer.membership import MemberChanges, Membership
 from gateway.groups.consumer.model import (
     JOIN_EPOCH,
-    NO_NAMES,
     NO_PARTITIONS,
     STATIC_LEAVE_EPOCH,
     ConsumerMember,
     Heartbeat,
     HeartbeatResult,
     MemberState,
-    Partitions,
     Subscriber,
     Targets,
     TopicSource,
 )
-from gateway.groups.consumer.patterns import GroupPatterns
 from gateway.groups.consumer.reconciliation import ReconciliationStep, next_step
+from gateway.groups.consumer.subscriptions import Subscriptions
 from gateway.groups.model import CONSUMER_PROTOCOL, GroupName, GroupState
-
-_NO_TOPICS: Final[Mapping[str, tuple[UUID, int]]] = {}
 
 
 class AssignmentInput(NamedTuple):
@@ -81,9 +76,7 @@ class ConsumerGroup:
         self.is_assigning = False  # an assignor runs elsewhere
         self._members = Membership(name.name)
         self.by_id = self._members.by_id
-        self._topics: Mapping[str, tuple[UUID, int]] = _NO_TOPICS
-        self._patterns = GroupPatterns()
-        self._revision = -1
+        self._subscriptions = Subscriptions(self.by_id)
         self._has_group = False
         self._is_bumped = False  # the epoch grows once a heartbeat, whatever it changes
         self._has_resubscribed = False
@@ -129,7 +122,7 @@ class ConsumerGroup:
 
     def topics(self) -> frozenset[str]:
         """Return the topics that members read, by their names and patterns."""
-        return NO_NAMES.union(*[self._names_of(member) for member in self.by_id.values()])
+        return self._subscriptions.names()
 
     @property
     def needs_assignment(self) -> bool:
@@ -144,8 +137,7 @@ class ConsumerGroup:
         Errors: ``UnknownMember``, ``FencedMemberEpoch``, ``UnreleasedInstance``,
         ``FencedInstance``, ``GroupFull``, ``InvalidPattern``.
         """
-        if beat.regex:
-            self._patterns.check(beat.regex)
+        self._subscriptions.check(beat)
         self._is_bumped = False
         member = self._members.present(beat) or self._join(beat)
         has_new_fields = self._take_fields(member, beat)
@@ -159,7 +151,9 @@ class ConsumerGroup:
     def answer(self, member: ConsumerMember, beat: Heartbeat, now_ms: int) -> HeartbeatResult:
         """Move a member towards its target; return what it may use, if that changed."""
         before = member.assigned
-        readable = self._readable(member) if self._has_resubscribed else member.assigned
+        readable = member.assigned
+        if self._has_resubscribed:
+            readable = self._subscriptions.readable(member)
         step = next_step(
             member, beat.owned, self.assignment_epoch, self._members.epochs, readable
         )
@@ -214,15 +208,11 @@ class ConsumerGroup:
             key = member.names, member.regex
             topics = uuids.get(key)
             if topics is None:
-                topics = uuids[key] = frozenset(
-                    self._topics[name][0]
-                    for name in self._names_of(member)
-                    if name in self._topics
-                )
+                topics = uuids[key] = self._subscriptions.topics_of(member)
             subscribers.append(
                 Subscriber(member.member_id, member.instance_id, topics, member.target)
             )
-        counts = dict(self._topics.values())
+        counts = self._subscriptions.counts
         return AssignmentInput(self.epoch, self._favourite(), subscribers, counts)
 
     def install(self, epoch: int, assignor: str, targets: Targets) -> None:
@@ -326,41 +316,16 @@ class ConsumerGroup:
             member.regex = beat.regex
         if before == (member.names, member.regex):
             return False
-        self._revision = -1
+        self._subscriptions.note_change()
         self._bump()
         return True
 
     def _refresh(self, topics: TopicSource, beat: Heartbeat) -> None:
         """Look the topics up again if some may have changed; a change begins a new epoch."""
-        if self._revision == topics.revision:
-            return
-        self._revision = topics.revision
-        patterns = {member.regex for member in self.by_id.values() if member.regex}
-        self._patterns.refresh(patterns, topics, beat.can_see)
-        found = {}
-        for name in sorted(self.topics()):
-            topic = topics.resolve(name)
-            if topic is not None:
-                found[name] = topic
-        self._topics = found
-        topics_hash = _hash_of(found)
-        if topics_hash != self.topics_hash:
+        topics_hash = self._subscriptions.refresh(topics, beat.can_see)
+        if topics_hash is not None and topics_hash != self.topics_hash:
             self.topics_hash = topics_hash
             self._bump()
-
-    def _names_of(self, member: ConsumerMember) -> frozenset[str]:
-        if not member.regex:
-            return member.names
-        return member.names | self._patterns.names_of(member.regex)
-
-    def _readable(self, member: ConsumerMember) -> Partitions:
-        """Return those of its partitions whose topics a member still reads."""
-        uuids = {
-            self._topics[name][0] for name in self._names_of(member) if name in self._topics
-        }
-        if all(topic in uuids for topic, _ in member.assigned):
-            return member.assigned
-        return frozenset(one for one in member.assigned if one[0] in uuids)
 
     def _bump(self) -> None:
         if not self._is_bumped:
@@ -370,7 +335,7 @@ class ConsumerGroup:
 
     def _remove(self, member: ConsumerMember) -> None:
         self._members.remove(member)
-        self._revision = -1
+        self._subscriptions.note_change()
         self._bump()
 
 
@@ -389,11 +354,3 @@ def _fields(member: ConsumerMember) -> tuple[object, ...]:
         member.client_id,
         member.client_host,
     )
-
-
-def _hash_of(topics: Mapping[str, tuple[UUID, int]]) -> bytes:
-    """Return a hash of topics that is the same in every process."""
-    digest = blake2b(digest_size=8)
-    for name, (uuid, count) in sorted(topics.items()):
-        digest.update(name.encode() + b"\0" + uuid.bytes + count.to_bytes(4, "big"))
-    return digest.digest()

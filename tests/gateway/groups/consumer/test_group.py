@@ -26,6 +26,7 @@ from gateway.groups.consumer.model import (
     Partitions,
 )
 from gateway.groups.consumer.patterns import GROUP_PATTERNS_MAX
+from gateway.groups.consumer.subscriptions import NAMES_MAX
 from gateway.groups.model import GroupName, GroupState
 
 T, U = UUID(int=1), UUID(int=2)
@@ -310,6 +311,20 @@ def test_a_group_has_a_bounded_number_of_patterns() -> None:
     with pytest.raises(InvalidPattern):
         rig.join("other", regex="other")
     assert rig.join("same", regex="t0")
+
+
+def test_a_group_subscribes_to_a_bounded_number_of_names() -> None:
+    rig = Rig()
+    most = [f"t{number}" for number in range(NAMES_MAX)]
+    rig.join("a", *most)
+    rig.join("b", *most)
+
+    with pytest.raises(GroupFull):
+        rig.join("c", "u")
+    with pytest.raises(GroupFull):
+        rig.beat("b", 2, names=frozenset([*most, "u"]))
+    assert rig.group.by_id["a"].names is rig.group.by_id["b"].names, "kept once"
+    assert rig.beat("b", 2, names=frozenset({"t", "u"}))
 
 
 def test_a_full_group_takes_nobody() -> None:
