@@ -79,14 +79,14 @@ async def _encode_later(
 
 def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
     """Raise ``InvalidRequest``, with Kafka's texts, for a request that contradicts itself."""
-    if not request.group_id:
+    if not request.group_id.strip():
         raise InvalidRequest("GroupId can't be empty.")
     if request.instance_id is not None and not request.instance_id.strip():
         raise InvalidRequest("InstanceId can't be empty.")
     if request.rack_id is not None and not request.rack_id.strip():
         raise InvalidRequest("RackId can't be empty.")
     epoch = request.member_epoch
-    if not request.member_id and (epoch != JOIN_EPOCH or version >= OWN_MEMBER_ID_FROM):
+    if not request.member_id.strip() and (epoch != JOIN_EPOCH or version >= OWN_MEMBER_ID_FROM):
         raise InvalidRequest("MemberId can't be empty.")
     if epoch == JOIN_EPOCH:
         _check_join(request)
