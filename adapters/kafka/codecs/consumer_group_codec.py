@@ -5,7 +5,7 @@ All versions are flexible. Layout: the Kafka protocol guide. Malformed input rai
 
 import struct
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -62,7 +62,7 @@ class DescribedMember(NamedTuple):
     member_epoch: int
     client_id: str
     client_host: str
-    names: Sequence[str]
+    names: Collection[str]
     regex: str | None
     assignment: Partitions
     target: Partitions
@@ -237,7 +237,7 @@ def _encode_member(
     out += _string(member.client_id)
     out += _string(member.client_host)
     out += encode_count(len(member.names), flexible=True)
-    for name in member.names:
+    for name in sorted(member.names):
         out += _string(name)
     out += _string(member.regex)
     for partitions in (member.assignment, member.target):

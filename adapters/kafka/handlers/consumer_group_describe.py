@@ -1,8 +1,12 @@
 """ConsumerGroupDescribe: API key 69, versions 0 to 1 (KIP-848).
 
 v1  the type of each member; classic members of such a group are none
+
+A group that is asked for twice is described once. Groups with much to say are described one by
+one, and the response is encoded in a thread.
 """
 
+from collections.abc import Awaitable
 from typing import Final
 from uuid import UUID
 
@@ -16,6 +20,7 @@ from adapters.kafka.codecs.consumer_group_codec import (
 )
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.groups.coordinator import check_group, group_code_of, group_name
+from adapters.kafka.node.large_requests import SliceCounter, yield_to_loop
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation, ResourceType
 from gateway.errors import GatewayError, public_text
@@ -28,16 +33,42 @@ VERSIONS: Final = range(2)
 decode = decode_describe
 
 
-def handle(request: DescribeRequest, session: Session, version: int) -> bytes:
+def handle(
+    request: DescribeRequest, session: Session, version: int
+) -> bytes | Awaitable[bytes]:
     """Return the state and the members of groups of the new protocol."""
-    groups = [
-        _describe(session, group_id, includes_operations=request.includes_operations)
-        for group_id in request.group_ids
-    ]
+    request = request._replace(group_ids=list(dict.fromkeys(request.group_ids)))
+    slice_counter = SliceCounter()
+    for group_id in request.group_ids:
+        if slice_counter.is_over(_size(session, group_id)):
+            return _answer_large(request, session, version)
+    groups = [_describe(session, request, group_id) for group_id in request.group_ids]
     return encode_describe_response(version, groups)
 
 
-def _describe(session: Session, group_id: str, *, includes_operations: bool) -> DescribedGroup:
+async def _answer_large(request: DescribeRequest, session: Session, version: int) -> bytes:
+    slice_counter = SliceCounter()
+    groups = []
+    for group_id in request.group_ids:
+        groups.append(_describe(session, request, group_id))
+        if slice_counter.is_over(_size(session, group_id)):
+            await yield_to_loop()
+    thread = session.node.large_request_thread
+    return await thread.run(encode_describe_response, version, groups)
+
+
+def _size(session: Session, group_id: str) -> int:
+    """Return about how many elements the description of a group has."""
+    group = session.node.groups.find(group_name(session, group_id))
+    if not isinstance(group, ConsumerGroup):
+        return 1
+    members = group.members
+    return 1 + sum(
+        [1 + len(one.names) + len(one.assigned) + len(one.target) for one in members]
+    )
+
+
+def _describe(session: Session, request: DescribeRequest, group_id: str) -> DescribedGroup:
     name = group_name(session, group_id)
     try:
         check_group(session, Operation.DESCRIBE, group_id)
@@ -60,7 +91,7 @@ def _describe(session: Session, group_id: str, *, includes_operations: bool) -> 
         [_member(member) for member in group.members],
         _topic_names(session, group),
     )
-    if includes_operations:
+    if request.includes_operations:
         operations = authorized_operations(session, ResourceType.GROUP, group_id)
         return described._replace(authorized_operations=to_bits(operations))
     return described
@@ -81,7 +112,7 @@ def _member(member: ConsumerMember) -> DescribedMember:
         member.epoch,
         member.client_id,
         member.client_host,
-        sorted(member.names),
+        member.names,
         member.regex,
         member.assigned,
         member.target,

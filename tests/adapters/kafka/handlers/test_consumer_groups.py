@@ -46,7 +46,9 @@ async def beat(rig: GroupRig, request: ConsumerGroupHeartbeatRequest) -> Any:
 @pytest.mark.parametrize("field", ["group_id", "member_id", "instance_id", "rack_id"])
 @pytest.mark.parametrize("text", ["", " \t"])
 async def test_ids_are_not_blank(rig: GroupRig, field: str, text: str) -> None:
-    answer = await beat(rig, JOIN._replace(**{field: text}))
+    changes: dict[str, Any] = {field: text}
+
+    answer = await beat(rig, JOIN._replace(**changes))
 
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert answer.error_message.endswith("can't be empty.")
@@ -59,3 +61,33 @@ async def test_a_member_names_a_bounded_number_of_topics(rig: GroupRig) -> None:
 
     assert answer.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert not rig.groups.consumer_groups.by_name
+
+
+async def described(rig: GroupRig, *group_ids: str) -> Any:
+    request = DescribeRequest(list(group_ids), includes_operations=False)
+    answer = consumer_group_describe.handle(request, rig.rig.session, 1)
+    body = answer if isinstance(answer, bytes) else await answer
+    kind = kio_codec.response_class(consumer_group_describe.API_KEY, 1)
+    return kio_codec.decode(kind, body).groups, isinstance(answer, bytes)
+
+
+async def test_a_group_asked_for_many_times_is_described_once(rig: GroupRig) -> None:
+    await beat(rig, JOIN)
+
+    groups, _ = await described(rig, *[GROUP, "other"] * 10_000)
+
+    assert [group.group_id for group in groups] == [GROUP, "other"]
+    assert [len(group.members) for group in groups] == [1, 0]
+
+
+async def test_much_is_described_beside_the_loop(rig: GroupRig) -> None:
+    names = frozenset(f"t{number}" for number in range(600))
+    await beat(rig, JOIN._replace(names=names))
+    _, is_at_once = await described(rig, GROUP)
+    await beat(rig, JOIN._replace(member_id="n", names=names))
+
+    groups, is_large_at_once = await described(rig, GROUP)
+
+    assert (is_at_once, is_large_at_once) == (True, False)
+    assert [member.member_id for member in groups[0].members] == ["m", "n"]
+    assert list(groups[0].members[0].subscribed_topic_names) == sorted(names)
