@@ -24,6 +24,8 @@ from gateway.model import encode_uvarint
 
 API_KEYS: Final = frozenset({68, 69})
 
+TEXT_BYTES_MAX: Final = 0x7FFF
+"""Bytes of a string, as in Kafka's own decoder. Larger ones could not be stored."""
 REGEX_FROM: Final = 1
 MEMBER_TYPE_FROM: Final = 1
 
@@ -36,6 +38,7 @@ _CODE: Final = struct.Struct(">h")
 _EPOCH_INTERVAL: Final = struct.Struct(">ii")
 _EPOCHS: Final = struct.Struct(">ii")
 _UUID_BYTES: Final = 16
+_LENGTH_BYTES: Final = 3  # of a string that is as long as may be
 
 
 class ConsumerGroupHeartbeatRequest(NamedTuple):
@@ -89,17 +92,17 @@ def decode_heartbeat(
     """Return a ConsumerGroupHeartbeat request."""
     elements = ElementBudget(elements_max)
     try:
-        group_id, at = decode_string(body, 0, flexible=True)
-        member_id, at = decode_string(body, at, flexible=True)
+        group_id, at = _decode_text(body, 0)
+        member_id, at = _decode_text(body, at)
         (member_epoch,) = I32.unpack_from(body, at)
-        instance_id, at = decode_string(body, at + I32.size, flexible=True)
-        rack_id, at = decode_string(body, at, flexible=True)
+        instance_id, at = _decode_text(body, at + I32.size)
+        rack_id, at = _decode_text(body, at)
         (rebalance_timeout_ms,) = I32.unpack_from(body, at)
         names, at = _decode_names(body, at + I32.size, elements)
         regex = None
         if version >= REGEX_FROM:
-            regex, at = decode_string(body, at, flexible=True)
-        assignor, at = decode_string(body, at, flexible=True)
+            regex, at = _decode_text(body, at)
+        assignor, at = _decode_text(body, at)
         owned, at = _decode_partitions(body, at, elements)
         skip_tags(body, at, elements)
     except (struct.error, IndexError, ValueError) as error:
@@ -119,6 +122,16 @@ def decode_heartbeat(
     )
 
 
+def _decode_text(body: memoryview, at: int) -> tuple[str | None, int]:
+    """Return a nullable string, and its end. Error: ``ValueError`` above Kafka's bound."""
+    start = at
+    text, at = decode_string(body, at, flexible=True)
+    if at - start > TEXT_BYTES_MAX + _LENGTH_BYTES:
+        msg = f"a string has at most {TEXT_BYTES_MAX} bytes"
+        raise ValueError(msg)
+    return text, at
+
+
 def _decode_names(
     body: memoryview, at: int, elements: ElementBudget
 ) -> tuple[frozenset[str] | None, int]:
@@ -127,7 +140,7 @@ def _decode_names(
     count, at = decode_count(body, at, elements, flexible=True)
     names = []
     for _ in range(count):
-        name, at = decode_string(body, at, flexible=True)
+        name, at = _decode_text(body, at)
         names.append(name or "")
     return frozenset(names), at
 
@@ -197,7 +210,7 @@ def decode_describe(
         count, at = decode_count(body, 0, elements, flexible=True)
         group_ids = []
         for _ in range(count):
-            group_id, at = decode_string(body, at, flexible=True)
+            group_id, at = _decode_text(body, at)
             group_ids.append(group_id or "")
         includes_operations = bool(body[at])
         skip_tags(body, at + 1, elements)

@@ -34,6 +34,7 @@ from gateway.groups.consumer.model import (
     HeartbeatResult,
 )
 from gateway.groups.consumer.subscriptions import NAMES_MAX
+from gateway.model import NAME_CHARS_MAX
 
 API_KEY: Final = 68
 VERSIONS: Final = range(2)
@@ -109,10 +110,16 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
 
 
 def _check_topics(request: ConsumerGroupHeartbeatRequest, session: Session) -> None:
-    """Raise ``Unauthorized`` for a name that one may not describe, ``GroupFull`` for too many."""
+    """Check the names that a member subscribes to.
+
+    Errors: ``GroupFull`` for too many, ``InvalidRequest`` for one that no topic can have,
+    ``Unauthorized`` for one that the session may not describe.
+    """
     if len(request.names or ()) > NAMES_MAX:
         raise GroupFull(f"a member subscribes to at most {NAMES_MAX} names")
     for name in request.names or ():
+        if len(name) > NAME_CHARS_MAX:
+            raise InvalidRequest(f"a topic name has at most {NAME_CHARS_MAX} characters")
         if not session.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
             raise Unauthorized(f"Describe on topic {name[:80]} is not allowed")
 

@@ -8,6 +8,7 @@ import pytest
 
 from adapters.kafka.codecs import consumer_group_codec as codec
 from gateway.errors import PeerError
+from gateway.model import encode_uvarint
 from tests.adapters.kafka.codecs import kio_codec
 
 HEARTBEAT, DESCRIBE = 68, 69
@@ -91,6 +92,16 @@ def test_descriptions_are_asked_for_and_encoded(version: int) -> None:
         for part in (shown.assignment, shown.target_assignment)
         for topic in part.topic_partitions
     ] == [(uuid, "t", (1,)), (gone, "", (2,))]
+
+
+def test_strings_have_the_bound_of_kafka() -> None:
+    def describe(size_bytes: int) -> memoryview:
+        group_id = encode_uvarint(size_bytes + 1) + b"g" * size_bytes
+        return memoryview(b"\x02" + group_id + b"\x00\x00")
+
+    assert len(codec.decode_describe(0, describe(0x7FFF)).group_ids[0]) == 0x7FFF
+    with pytest.raises(PeerError):
+        codec.decode_describe(0, describe(0x8000))
 
 
 @pytest.mark.parametrize("version", VERSIONS)

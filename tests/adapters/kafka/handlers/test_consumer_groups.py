@@ -63,6 +63,12 @@ async def test_a_member_names_a_bounded_number_of_topics(rig: GroupRig) -> None:
     assert not rig.groups.consumer_groups.by_name
 
 
+async def test_a_name_that_no_topic_can_have_is_refused(rig: GroupRig) -> None:
+    answer = await beat(rig, JOIN._replace(names=frozenset({"t" * 250})))
+
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
 async def described(rig: GroupRig, *group_ids: str) -> Any:
     request = DescribeRequest(list(group_ids), includes_operations=False)
     answer = consumer_group_describe.handle(request, rig.rig.session, 1)
