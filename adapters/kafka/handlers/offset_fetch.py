@@ -50,7 +50,7 @@ _AskedTopics = Sequence[tuple[TopicRef, Sequence[int]]]
 
 
 class _Member(NamedTuple):
-    """Member of a group of the new protocol that asks; its epoch is -1 for nobody."""
+    """Member of a group of the new protocol that asks; nobody has no id and the epoch -1."""
 
     member_id: str | None = None
     epoch: int = -1
@@ -252,8 +252,8 @@ def _fetch(
         session.node.cursors.check_loaded()
         name = group_name(session, group_id)
         session.node.groups.owners.check(name)
-        if member.member_id is not None and member.epoch >= 0:
-            session.node.groups.check_fetch(name, member.member_id, member.epoch)
+        if member != _NOBODY:
+            session.node.groups.check_fetch(name, member.member_id or "", member.epoch)
     except GatewayError as error:
         return group_code_of(error), []
     if asked is None:

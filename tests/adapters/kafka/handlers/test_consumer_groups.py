@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from kafka.protocol.consumer import OffsetFetchRequest
 
 from adapters.kafka.codecs.consumer_group_codec import (
     ConsumerGroupHeartbeatRequest,
@@ -67,6 +68,28 @@ async def test_a_name_that_no_topic_can_have_is_refused(rig: GroupRig) -> None:
     answer = await beat(rig, JOIN._replace(names=frozenset({"t" * 250})))
 
     assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "code"),
+    [
+        (None, -1, ErrorCode.NONE),
+        ("m", 1, ErrorCode.NONE),
+        ("m", -1, ErrorCode.STALE_MEMBER_EPOCH),
+        ("other", -1, ErrorCode.UNKNOWN_MEMBER_ID),
+        (None, 1, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+async def test_offsets_are_fetched_by_members_and_by_nobody(
+    rig: GroupRig, member_id: str | None, epoch: int, code: ErrorCode
+) -> None:
+    await beat(rig, JOIN)
+    kind = OffsetFetchRequest.OffsetFetchRequestGroup
+    group = kind(group_id=GROUP, member_id=member_id, member_epoch=epoch, topics=[])
+
+    answer = await rig.ask("offset_fetch", 9, groups=[group])
+
+    assert [one.error_code for one in answer.groups] == [code]
 
 
 async def described(rig: GroupRig, *group_ids: str) -> Any:
