@@ -108,6 +108,8 @@ class ConsumerGroups:
                 group.protocol_name = stored.assignor
             elif key.startswith(MEMBER_KEY):
                 name, member_id = parse_member_key(key)
+                if name in self.by_name or not owns(name):
+                    continue
                 members.setdefault(name, []).append(decode_member(member_id, value))
         now_ms = self._clock.monotonic_ms()
         for name, group in found.items():
