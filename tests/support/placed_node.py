@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -34,7 +34,7 @@ class _Node(main._Node):
 class PlacedNode:
     """A node with some adapters, on free ports of 127.0.0.1.
 
-    It has 64 shards, all of them at first.
+    It has 64 shards, all of them at first unless ``away`` says otherwise.
     """
 
     def __init__(
@@ -43,11 +43,19 @@ class PlacedNode:
         adapters: Sequence[str],
         settings: Mapping[str, object] | None = None,
         topics: Mapping[str, int] | None = None,
+        *,
+        queues: Sequence[str] = (),
+        away: Collection[int] = (),
     ) -> None:
-        """``topics``: the partition counts of topics that the config declares, by name."""
+        """Make a node that ``with`` starts.
+
+        ``topics``: the partition counts of topics that the config declares, by name. ``queues``:
+        names of queues that it declares. ``away``: shards of the other node from the start on.
+        """
         self.ports = {name: free_port() for name in adapters}
         self.admin_port = free_port()
         self.placement = SettablePlacement(SHARDS, epoch=5)
+        self.placement.give(away)
         assignments = {
             "node.data_dir": data_dir,
             "admin.bind": f"127.0.0.1:{self.admin_port}",
@@ -61,6 +69,8 @@ class PlacedNode:
         lines = [f"[adapters.{name}]" for name in adapters]
         for name, partitions in (topics or {}).items():
             lines += ["[[topics]]", f'name = "{name}"', f"partitions = {partitions}"]
+        for name in queues:
+            lines += ["[[queues]]", f'name = "{name}"']
         file.write_text("\n".join(lines))
         self._settings = load_settings(
             file=file, assignments=[f"{key}={value}" for key, value in assignments.items()]

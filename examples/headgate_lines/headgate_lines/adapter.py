@@ -57,6 +57,7 @@ class LinesAdapter:
     async def stop(self) -> None:
         """Close every connection."""
         await self._listener.stop()
+        self._positions.close()
 
     @property
     def listeners(self) -> list[Listener]:

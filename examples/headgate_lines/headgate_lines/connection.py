@@ -136,7 +136,7 @@ class LineConnection(Connection):
         return self.on_batches(partition, [write.batch for write in writes])
 
     def on_tail_error(self, partition: Partition, error: GatewayError) -> None:
-        """Say that nothing more will come of a topic."""
+        """Say that nothing more will come of a topic: it is deleted, or another node serves it."""
         self._tails.pop(partition, None)
         self.send(encode_error(error))
 
@@ -204,8 +204,8 @@ class LineConnection(Connection):
             case Subscribe(topic, reader):
                 await self._subscribe(topic, reader)
             case Seen(topic, reader, offset):
-                await self._partition(topic, Operation.READ)
-                await self._adapter.positions.keep(topic, reader, offset + 1)
+                partition = await self._partition(topic, Operation.READ)
+                await self._adapter.positions.keep(partition, reader, offset + 1)
             case Take(queue):
                 self._check(queue, Operation.READ)
                 delivery = await self._receiver.take(queue)
@@ -218,19 +218,29 @@ class LineConnection(Connection):
         return encode_ok()
 
     async def _publish(self, run: Sequence[Publish]) -> None:
-        """Append a run atomically, one batch per topic; all are kept, or none is."""
+        """Append a run atomically, one batch per topic, and answer each line.
+
+        Lines to a topic that is refused, such as one of another node, do not keep out the rest.
+        """
         texts: dict[str, list[str]] = {}
         for command in run:
             texts.setdefault(command.topic, []).append(command.text)
+        partitions: dict[str, Partition] = {}
+        refused: dict[str, GatewayError] = {}
+        for topic in texts:
+            try:
+                partitions[topic] = await self._partition(topic, Operation.WRITE)
+            except GatewayError as error:
+                refused[topic] = error
+        offsets: dict[Partition, int] = {}
         try:
-            partitions = {
-                topic: await self._partition(topic, Operation.WRITE) for topic in texts
-            }
-            offsets = await self._append({partitions[t]: texts[t] for t in texts})
-        except GatewayError as error:
-            self.send(*([encode_error(error)] * len(run)))
-            return
+            offsets = await self._append({p: texts[topic] for topic, p in partitions.items()})
+        except GatewayError as error:  # none is kept
+            refused |= dict.fromkeys(partitions, error)
         for command in run:
+            if command.topic in refused:
+                self.send(encode_error(refused[command.topic]))
+                continue
             partition = partitions[command.topic]
             self.send(encode_ok(partition.number, offsets[partition]))
             offsets[partition] += 1
@@ -246,6 +256,8 @@ class LineConnection(Connection):
 
     async def _append(self, texts: dict[Partition, list[str]]) -> dict[Partition, int]:
         """Return the base offsets once all texts are kept."""
+        if not texts:
+            return {}
         broker, loop = self._kernel.broker, self.listener.loop
         if broker.append_queue.is_saturated:
             low: asyncio.Future[None] = loop.create_future()
@@ -268,13 +280,16 @@ class LineConnection(Connection):
         partition = await self._partition(name, Operation.READ)
         if partition not in self._tails:
             end = partition.high_watermark
-            known = self._adapter.positions.find(name, reader) if reader else None
+            known = self._adapter.positions.find(partition, reader) if reader else None
             start = end if known is None else min(max(known, partition.log_start_offset), end)
             self._first_wanted[partition] = start
             self._tails[partition] = self._kernel.broker.tail(partition, start, self)
 
     async def _partition(self, name: str, operation: Operation) -> Partition:
-        """Return where a topic's lines go, when the peer may go there."""
+        """Return where a topic's lines go, when the peer may go there.
+
+        Errors: ``NotLeader`` when another node serves it; those of ``_check`` and ``_topic``.
+        """
         self._check(name, operation)
         return self._kernel.broker.partition(await self._topic(name), PARTITION)
 

@@ -22,9 +22,9 @@ class QueueReceiver:
         self._used: dict[TopicName, Queue] = {}
 
     async def take(self, name: str) -> Delivery | None:
-        """Return a message of a queue, or None when none comes in time.
+        """Return a message of a queue, or None when none comes in time, or its shard leaves.
 
-        Errors: ``TopicNotFound``, ``Overloaded``.
+        Errors: ``TopicNotFound``, ``NotLeader``, ``Overloaded``.
         """
         queue = self._find(name)
         loop = asyncio.get_running_loop()
@@ -48,8 +48,8 @@ class QueueReceiver:
     async def done(self, name: str, delivery_id: DeliveryId) -> None:
         """Remove a message that was taken; return once that is durable.
 
-        Errors: ``TopicNotFound``; ``InvalidRequest`` when the lease is over;
-        ``StorageUnavailable``.
+        Errors: ``TopicNotFound``; ``NotLeader`` when another node serves the queue;
+        ``InvalidRequest`` when the lease is over; ``StorageUnavailable``.
         """
         loop = asyncio.get_running_loop()
         settled: asyncio.Future[None] = loop.create_future()
@@ -74,7 +74,7 @@ class QueueReceiver:
             self._pending.time_over()
 
     def close(self) -> None:
-        """Give back what was taken and is not done."""
+        """Give back what was taken and is not done, in queues that this node still serves."""
         for queue in self._used.values():
             queue.end_holder(self._holder)
 
@@ -84,5 +84,6 @@ class QueueReceiver:
         if queue is None:
             msg = f"there is no queue {name}"
             raise TopicNotFound(msg)
+        queue.check_here()
         self._used[full_name] = queue
         return queue
