@@ -110,12 +110,12 @@ def _register_delays(kernel: Kernel) -> None:
     metrics.counter_fn(
         "headgate_delayed_delivered",
         "Delayed messages that were appended to their topics.",
-        lambda: delays.mover.moved,
+        lambda: delays.moved,
     )
     metrics.counter_fn(
         "headgate_delayed_refusals",
         "Refused appends of due messages; each is tried again.",
-        lambda: delays.mover.refused,
+        lambda: delays.refused,
     )
 
 

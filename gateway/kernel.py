@@ -14,7 +14,7 @@ from gateway.budget import Budget
 from gateway.clock import Clock
 from gateway.config.settings import Settings
 from gateway.contributions import Contributions
-from gateway.delays.manager import Delays
+from gateway.delays.sharded import ShardedDelays
 from gateway.exchanges.manager import Exchanges
 from gateway.exchanges.publisher import Publisher
 from gateway.groups.cursors import CursorManager
@@ -50,7 +50,7 @@ class Kernel:
     queues: QueueManager
     publisher: Publisher
     leaser: Leaser
-    delays: Delays
+    delays: ShardedDelays
     authenticator: Authenticator
     authorizer: Authorizer
     access_keys: AccessKeys

@@ -36,7 +36,7 @@ from gateway.config.advice import cannot_listen, check_exposure, listeners_of
 from gateway.config.base import InvalidSettings
 from gateway.config.settings import Settings
 from gateway.contributions import Contributions
-from gateway.delays.manager import Delays
+from gateway.delays.sharded import ShardedDelays
 from gateway.disk_reserve import DiskReserve
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.exchanges.start import start_exchanges
@@ -173,7 +173,7 @@ class _Node:
         await self._start_adapters(kernel, stack)
         # Only while adapters run: MQTT notes what is to be retained as it comes to its topic.
         kernel.delays.start()
-        stack.callback(kernel.delays.mover.close)
+        stack.callback(kernel.delays.stop)
         register_metrics(kernel, self._adapters)
         reserve.start()
         stack.callback(reserve.stop)
@@ -246,7 +246,7 @@ class _Node:
         stack.callback(cursors.close)
         groups = await GroupManager.open(broker, topics, cursors, clock, settings.groups)
         stack.callback(groups.close)
-        delays = await Delays.open(broker, topics, clock, settings.delay, starts=False)
+        delays = await ShardedDelays.open(broker, topics, clock, settings.delay)
         stack.callback(delays.close)
         queues = await start_queues(broker, topics, clock, metadata, settings, stack)
         publisher = await start_exchanges(

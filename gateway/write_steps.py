@@ -46,7 +46,7 @@ class BatchSplit(NamedTuple):
 
 
 class WriteStep(Protocol):
-    """Step of the write path. Synchronous; see ``gateway.delays.manager``."""
+    """Step of the write path. Synchronous; see ``gateway.delays.sharded``."""
 
     def take_batch(self, write: Write) -> BatchSplit | None:
         """Return how a checked batch is split; None when all of it may be appended.

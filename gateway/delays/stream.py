@@ -6,9 +6,8 @@ bounded part at a time, until it does not.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
-from uuid import UUID
 
 import structlog
 
@@ -30,12 +29,17 @@ from gateway.delays.due_batch import entry_writes
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.model import DEFAULT_NAMESPACE, Buffer, TopicName, parse_batch_header
 from gateway.partition import Partition
-from gateway.topics.manager import TopicManager
+from gateway.topics.internal import internal_topic
+from gateway.topics.manager import Topic, TopicManager
 
 DELAYS_TOPIC: Final = "__delays"
 ROOM_BYTES: Final = 64 << 20
 ENTRY_OVERHEAD_BYTES: Final = 16  # what a record has beside its value
 CHECK_S: Final = 1.0
+NUMBER_MAX: Final = (1 << 64) - 1
+
+HomeOf = Callable[[bytes, int], int | None]
+"""Shard of a message by its topic's uuid and partition; None when the topic was deleted."""
 
 _READ_BYTES: Final = 1 << 20
 _CONFIGS: Final = {
@@ -63,8 +67,10 @@ class DelayStream:
     ) -> None:
         self.partition = partition
         self._broker = broker
-        self._clock = clock
-        self._state = state
+        self.clock = clock
+        self.state = state
+        self.misplaced: set[int] = set()
+        """Numbers of entries that were loaded and are in another shard than their own."""
         self._room_bytes = room_bytes
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -72,13 +78,10 @@ class DelayStream:
         self.rewrites = 0
 
     @staticmethod
-    async def partition_of(broker: Broker, topics: TopicManager) -> Partition:
-        """Return the stream's only partition; its topic is made at the first start."""
+    async def topic_of(broker: Broker, topics: TopicManager) -> Topic:
+        """Return the topic of all shards' streams; it is made at the first start."""
         name = TopicName(DEFAULT_NAMESPACE, DELAYS_TOPIC)
-        topic = topics.find(name)
-        if topic is None:
-            topic = await topics.create(name, partitions=1, configs=_CONFIGS, internal=True)
-        return broker.partition(topic, 0)
+        return await internal_topic(topics, name, broker.placement.shard_count, _CONFIGS)
 
     @property
     def size_bytes(self) -> int:
@@ -95,52 +98,62 @@ class DelayStream:
         if self._rewrite is not None:
             await asyncio.wait([self._rewrite])
 
-    async def load(self, topics: TopicManager) -> int:
+    async def load(self, home_of: HomeOf) -> int:
         """Read delayed messages into the state; return the highest number ever given.
 
         Messages of deleted topics are dropped. Errors: ``StorageUnavailable``;
         ``CorruptBatch``, when the stored entries cannot be read.
         """
         highest = 0
-        present: dict[bytes, bool] = {}
+        homes: dict[tuple[bytes, int], int | None] = {}
         start = offset = self.partition.log_start_offset
         while offset < self.partition.high_watermark:
-            for batch in await self._read(offset):
+            for batch in await self.read(offset):
                 self._broker.stored.check(self.partition, batch)
                 for at, value in values_of(batch):
                     if at >= start:
-                        highest = max(highest, self._apply(at, value, topics, present))
+                        highest = max(highest, self._apply(at, value, home_of, homes))
                 offset = parse_batch_header(batch).last_offset + 1
             await asyncio.sleep(0)  # The loop serves others while much is loaded.
-        self._state.loaded()
+        self.state.loaded()
+        self.misplaced = {one for one in self.misplaced if self.state.find(one) is not None}
         return highest
 
     def _apply(
-        self, offset: int, value: bytes, topics: TopicManager, present: dict[bytes, bool]
+        self,
+        offset: int,
+        value: bytes,
+        home_of: HomeOf,
+        homes: dict[tuple[bytes, int], int | None],
     ) -> int:
-        """Apply one stored entry; return its number, 0 when it is not a delayed message."""
-        state = self._state
+        """Apply one stored entry; return the highest number that it names as given, or 0."""
+        state = self.state
         if is_waiting(value):
-            due_unix_ms, waiting_number, uuid, *_ = parse_waiting(value)
+            due_unix_ms, waiting_number, uuid, partition_number, *_ = parse_waiting(value)
             run_count = count_of(value)
-            is_present = present.get(uuid)
-            if is_present is None:
-                is_present = present[uuid] = topics.by_uuid(UUID(bytes=uuid)) is not None
-            if is_present:
+            target = uuid, partition_number
+            if target not in homes:
+                homes[target] = home_of(uuid, partition_number)
+            home = homes[target]
+            if home is not None:
+                if home != self.partition.number:
+                    self.misplaced.add(waiting_number)
                 size_bytes = len(value) + ENTRY_OVERHEAD_BYTES
                 state.add(due_unix_ms, waiting_number, uuid, offset, size_bytes, run_count)
             return waiting_number + max(run_count - 1, 0)
         entry = decode_other(value)
         if isinstance(entry, Purged):
             state.purge(*entry)
-        elif isinstance(entry, Ended):
+            # What is given later, maybe by another node, must not be taken for purged.
+            return entry.below - 1 if entry.below < NUMBER_MAX else 0
+        if isinstance(entry, Ended):
             self._remove(entry.firsts)
         else:
             self._remove([number for number in entry if not self._remove_of_run(number)])
         return 0
 
     def _remove(self, numbers: Sequence[int]) -> None:
-        state = self._state
+        state = self.state
         found = [(number, state.remove(number)) for number in numbers]
         state.settled(
             [(number, location) for number, location in found if location is not None]
@@ -148,7 +161,7 @@ class DelayStream:
 
     def _remove_of_run(self, number: int) -> bool:
         """Remove a message of a run, and the run with its last one; False if it has no run."""
-        state = self._state
+        state = self.state
         run = state.runs.of(number) if state.runs else None
         if run is None:
             return False
@@ -160,7 +173,8 @@ class DelayStream:
                 self._remove([run.first])
         return True
 
-    async def _read(self, offset: int) -> Sequence[Buffer]:
+    async def read(self, offset: int) -> Sequence[Buffer]:
+        """Return batches from an offset on. Errors: as ``Broker.read_disk``."""
         batches = self._broker.read(self.partition, offset, bytes_max=_READ_BYTES)
         if batches is None:
             batches = await self._broker.read_disk(
@@ -188,7 +202,7 @@ class DelayStream:
     def keep_small(self) -> None:
         """Truncate the finished front; start to append live entries again if they keep too much."""
         self._cut_off()
-        bound = 2 * self._state.live_bytes + self._room_bytes
+        bound = 2 * self.state.live_bytes + self._room_bytes
         if self._rewrite is None and self.size_bytes > bound:
             self._rewrite = self._loop.create_task(self._append_again())
             self._rewrite.add_done_callback(self._rewritten)
@@ -196,7 +210,7 @@ class DelayStream:
     def _cut_off(self) -> None:
         """Truncate the front. Not called within an ``on_done``: others of its append may follow."""
         partition = self.partition
-        lowest = self._state.lowest_offset
+        lowest = self.state.lowest_offset
         offset = partition.high_watermark if lowest is None else lowest
         if offset > partition.log_start_offset:
             self._broker.truncate_before(partition, offset, _ignore)
@@ -217,42 +231,43 @@ class DelayStream:
         """Append live entries of the oldest part again, until the stream is small enough."""
         end = self.partition.high_watermark  # what is on its way cannot be read yet
         offset = self.partition.log_start_offset
-        while offset < end and self.size_bytes > 2 * self._state.live_bytes:
-            for batch in await self._read(max(offset, self.partition.log_start_offset)):
+        while offset < end and self.size_bytes > 2 * self.state.live_bytes:
+            for batch in await self.read(max(offset, self.partition.log_start_offset)):
                 header = parse_batch_header(batch)
                 if header.base_offset >= end:
                     return
-                live = self._live_in(batch)
+                live = self.live_in(batch)
                 if live:
                     await self._append(live)
                 offset = header.last_offset + 1
             self._cut_off()
             await asyncio.sleep(0)
 
-    def _live_in(self, batch: Buffer) -> list[tuple[int, MessageLocation, bytes]]:
+    def live_in(self, batch: Buffer) -> list[tuple[int, MessageLocation, bytes]]:
+        """Return number, location and entry of the messages of a batch that wait."""
         live = []
         for offset, value in values_of(batch):
             if not is_waiting(value):
                 continue
             number = parse_waiting(value)[1]
-            location = self._state.find(number)
+            location = self.state.find(number)
             if location is None:
-                self._state.drop_purged(number, offset)
+                self.state.drop_purged(number, offset)
             elif location[0] == offset:
                 live.append((number, location, value))
         return live
 
-    def _gone_of(self, live: list[tuple[int, MessageLocation, bytes]]) -> list[bytes]:
+    def gone_of(self, live: list[tuple[int, MessageLocation, bytes]]) -> list[bytes]:
         """Return the entries that remove the cancelled messages of rewritten runs."""
-        runs = self._state.runs
+        runs = self.state.runs
         found = [runs.get(number) for number, _, _ in live] if runs else []
         return [encode_removed(sorted(run.gone)) for run in found if run and run.gone]
 
     async def _append(self, live: list[tuple[int, MessageLocation, bytes]]) -> None:
         """Append entries again and update their locations. Error: ``StorageUnavailable``."""
         done: asyncio.Future[None] = self._loop.create_future()
-        values = [value for _, _, value in live] + self._gone_of(live)
-        writes = entry_writes(self.partition, values, self._clock.unix_ms())
+        values = [value for _, _, value in live] + self.gone_of(live)
+        writes = entry_writes(self.partition, values, self.clock.unix_ms())
 
         def on_done(error: StorageUnavailable | None) -> None:
             if error is None:
@@ -269,8 +284,8 @@ class DelayStream:
 
     def _moved(self, live: list[tuple[int, MessageLocation, bytes]], base_offset: int) -> None:
         for offset, (number, location, _) in enumerate(live, start=base_offset):
-            if self._state.find(number) == location:  # else it is on its way, or gone
-                self._state.move(number, location, offset)
+            if self.state.find(number) == location:  # else it is on its way, or gone
+                self.state.move(number, location, offset)
 
 
 def _ignore(_error: StorageUnavailable | None) -> None:

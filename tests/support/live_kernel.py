@@ -15,7 +15,7 @@ from gateway.broker import Broker
 from gateway.clock import ManualClock
 from gateway.config.auth import AuthRule
 from gateway.config.settings import Settings
-from gateway.delays.manager import Delays
+from gateway.delays.sharded import ShardedDelays
 from gateway.kernel import Kernel
 from gateway.metadata.sql import SqlMetadata
 from gateway.metrics import Metrics
@@ -61,13 +61,7 @@ async def running_kernel(
         metadata = SqlMetadata("sqlite", data_dir=folder)
         await metadata.open()
         stack.push_async_callback(metadata.close)
-        policy = LoginPolicy(metadata, required=True if users else None)
-        stored = StoredUsers(metadata, policy)
-        stored.iterations = CHEAP
-        await stored.load()
-        stack.push_async_callback(stored.close)
-        for name, password in users.items():
-            await stored.put_user(name, password)
+        stored = await _stored_users(metadata, users, stack)
         book = RuleBook(metadata, stored, static_rules=rules, default=default)
         await book.load()
         stack.push_async_callback(book.close)
@@ -87,7 +81,7 @@ async def running_kernel(
         placement = placement or SingleNode(1, node_id=1, cluster_id="cluster-of-one-node-22")
         broker = Broker(storage, placement, clock, settings.broker)
         follow_owners(broker, topics)
-        delays = await Delays.open(broker, topics, clock, settings.delay)
+        delays = await ShardedDelays.open(broker, topics, clock, settings.delay)
         stack.callback(delays.close)
         queues = cast("Any", None)
         if has_queues:
@@ -113,7 +107,22 @@ async def running_kernel(
             metrics=Metrics(),
             scrub=Scrub(topics, broker, 0),
         )
+        delays.start()
         yield LiveKernel(kernel, storage)
+
+
+async def _stored_users(
+    metadata: SqlMetadata, users: Mapping[str, str], stack: contextlib.AsyncExitStack
+) -> StoredUsers:
+    """Return the users of a metadata store, with some more."""
+    policy = LoginPolicy(metadata, required=True if users else None)
+    stored = StoredUsers(metadata, policy)
+    stored.iterations = CHEAP
+    await stored.load()
+    stack.push_async_callback(stored.close)
+    for name, password in users.items():
+        await stored.put_user(name, password)
+    return stored
 
 
 class SocketClient(Protocol):

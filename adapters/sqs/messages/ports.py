@@ -6,7 +6,7 @@ from adapters.sqs.call import Call
 from adapters.sqs.messages.state import MessageState
 from gateway.auth.ports import Operation
 from gateway.clock import Clock
-from gateway.delays.manager import Delays
+from gateway.delays.sharded import ShardedDelays
 from gateway.kernel import Kernel
 from gateway.model import TopicName
 from gateway.queues.manager import Queue, QueueManager
@@ -31,7 +31,7 @@ class MessageNode(Protocol):
         ...
 
     @property
-    def delays(self) -> Delays:
+    def delays(self) -> ShardedDelays:
         """Messages with a delay of their own."""
         ...
 

@@ -49,8 +49,8 @@ def stored(live: Live, number: int = 0) -> list[bytes | None]:
 async def due(live: Live) -> None:
     delays = live.kernel.delays
     live.kernel.clock.advance(LATER_MS)  # type: ignore[attr-defined]  # a ManualClock
-    delays.mover.run()
-    await until(lambda: not delays.mover.is_busy)
+    delays.run()
+    await until(lambda: not delays.is_busy)
 
 
 async def test_what_waits_is_answered_with_no_offset(tmp_path: Path) -> None:
@@ -158,4 +158,4 @@ async def test_what_the_storage_refuses_does_not_count(tmp_path: Path) -> None:
         assert refused[0][0] != 0
         assert taken == [(0, -1)]
         assert live.kernel.delays.total == 1
-        assert live.kernel.delays._pending_count == 0
+        assert live.kernel.delays._counts.pending_count == 0

@@ -10,6 +10,8 @@ from gateway.coalescer import Coalescer
 from gateway.config.queues import DelayConfig
 from gateway.config.settings import BrokerConfig, TopicDefaults
 from gateway.delays.manager import DEFAULT_BOUNDS, DelayBounds, Delays
+from gateway.delays.sharded import ShardedDelays
+from gateway.delays.stream import DELAYS_TOPIC
 from gateway.errors import GatewayError, StorageFull, StorageUnavailable
 from gateway.metadata.sql import SqlMetadata
 from gateway.model import Record, TopicName, parse_batch_header
@@ -47,6 +49,7 @@ class World(TopicsHost):
     """Metadata and files live as long as the test; ``open`` is a start of the node."""
 
     broker: Broker
+    sharded: ShardedDelays
     delays: Delays
     storage: StorageAdapter
 
@@ -70,9 +73,12 @@ class World(TopicsHost):
         )
         self.broker = Broker(self.storage, placement, self.clock, self.broker_config)
         self.topics.on_deleted.append(lambda topic: self.broker.delete_topic(topic, _ignore))
-        self.delays = await Delays.open(
+        self.sharded = await ShardedDelays.open(
             self.broker, self.topics, self.clock, self.config, bounds=self.bounds
         )
+        topic = self.topics.get(TopicName("default", DELAYS_TOPIC))
+        self.delays = self.sharded.of(self.broker.partition(topic, 0))
+        self.sharded.start()
         self.coalescer = Coalescer(self.broker)
         self.delays.stream.close()  # Looks at the stream are by hand too, not once a second.
 
@@ -81,7 +87,7 @@ class World(TopicsHost):
 
     async def close(self) -> None:
         self.coalescer.seal()
-        self.delays.close()
+        self.sharded.close()
         await self.topics.close()
         await self.storage.close()
 

@@ -23,7 +23,7 @@ async def test_purge_of_what_is_on_its_way_holds_after_a_restart(world: World) -
     )
     part = pending.part
     assert part is not None
-    world.delays.purge(topic, ignored)
+    world.sharded.purge(topic, ignored)
     others = Coalescer(world.broker)  # an adapter's own, which a purge does not see
     error = await outcome(lambda on_done: others.add(*part, on_done))
     pending.done(error)
@@ -92,7 +92,7 @@ async def test_a_damaged_run_does_not_hold_up_the_others(
 
     assert world.values(topic) == [b"alone", *[b"of another"] * RUN_COUNT_MIN]
     assert world.delays.mover.refused == 0
-    assert (world.delays.total, bool(world.delays._state.runs)) == (0, False)
+    assert (world.delays.total, bool(world.delays.state.runs)) == (0, False)
     assert world.delays.stream.size_bytes == 0
 
 

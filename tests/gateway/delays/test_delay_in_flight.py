@@ -181,7 +181,7 @@ class DelaysInFlight(RuleBasedStateMachine):
             one for one in self.messages.values() if one.topic == topic and not one.has_come
         ]
         try:
-            self.world.delays.purge(self.partition(topic).topic, ending.done)
+            self.world.sharded.purge(self.partition(topic).topic, ending.done)
         except GatewayError:
             return
         for one in some:
@@ -314,11 +314,11 @@ class DelaysInFlight(RuleBasedStateMachine):
             assert one.is_either or one.has_come == (one.is_kept and not one.is_out), vars(one)
         delays = self.world.delays
         delays.stream.keep_small()
-        state, staged = delays._state, delays.mover.staged
+        state, staged = delays.state, delays.mover.staged
         assert (delays.total, state.live_bytes, bool(state.runs)) == (0, 0, False)
         assert (state._topics, state.lowest_offset) == ({}, None)
         assert (len(staged), staged.size_bytes, delays.bodies.size_bytes) == (0, 0, 0)
-        assert (delays._pending_count, delays._pending_bytes) == (0, 0)
+        assert (delays._counts.pending_count, delays._counts.pending_bytes) == (0, 0)
         assert delays.stream.size_bytes == 0
 
 

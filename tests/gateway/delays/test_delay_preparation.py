@@ -87,7 +87,7 @@ async def test_what_is_ready_can_be_purged(world: World) -> None:
     await world.put(other, SOON_MS, b"kept")
     await world.settled()
 
-    assert await outcome(lambda on_done: world.delays.purge(topic, on_done)) is None
+    assert await outcome(lambda on_done: world.sharded.purge(topic, on_done)) is None
     counted = world.delays.total
     await world.put(topic, SOON_MS, b"2")
     world.advance(SOON_MS)

@@ -59,7 +59,7 @@ class Model:
         await self.check()  # what has come by now is not purged
         which = self.chooser.randrange(len(self.topics))
         topic = self.world.topics.get(self.topics[which].name)
-        assert await outcome(lambda on_done: self.world.delays.purge(topic, on_done)) is None
+        assert await outcome(lambda on_done: self.world.sharded.purge(topic, on_done)) is None
         self.waiting = {v: one for v, one in self.waiting.items() if one[2] != which}
 
     async def keep_small(self) -> None:

@@ -154,7 +154,7 @@ async def test_a_message_of_a_run_is_cancelled_alone(world: World, after_ms: int
     assert counted == len(VALUES) - 2
     assert world.values(topic) == [*VALUES[1:4], *VALUES[5:-1]]
     assert world.delays.total == 0
-    assert not world.delays._state.runs
+    assert not world.delays.state.runs
 
 
 @pytest.mark.parametrize("restarts", [True, False])
@@ -169,7 +169,7 @@ async def test_a_run_of_which_all_is_cancelled_leaves_nothing(
     assert all(await cancelled(world, *numbers))
     if restarts:
         await world.restart()
-    left = (world.delays.total, len(world.delays.mover.staged), bool(world.delays._state.runs))
+    left = (world.delays.total, len(world.delays.mover.staged), bool(world.delays.state.runs))
     world.advance(after_ms)
     await world.settled()
     world.delays.stream.keep_small()
@@ -230,7 +230,7 @@ async def test_a_cancellation_that_was_not_kept_loses_nothing_of_its_run(
         refused[0](error)
     await world.settled()
     came = world.values(topic)
-    left = (world.delays.total, bool(world.delays._state.runs))
+    left = (world.delays.total, bool(world.delays.state.runs))
     await world.restart()
     await world.settled()
 
@@ -262,7 +262,7 @@ async def test_a_cancellation_that_ends_after_the_others_have_gone_leaves_nothin
     assert counted == 1
     assert world.values(topic) == VALUES[:3] + VALUES[4:]
     assert world.delays.total == 0
-    assert not world.delays._state.runs
+    assert not world.delays.state.runs
 
 
 async def test_a_purge_while_a_cancellation_is_on_its_way_counts_once(
@@ -271,7 +271,7 @@ async def test_a_purge_while_a_cancellation_is_on_its_way_counts_once(
     topic = await world.topic()
     numbers = await world.put(topic, LATER_MS, *VALUES)
     kept = begin_to_cancel(world, monkeypatch, numbers[3])
-    assert await outcome(lambda on_done: world.delays.purge(topic, on_done)) is None
+    assert await outcome(lambda on_done: world.sharded.purge(topic, on_done)) is None
     world.advance(LATER_MS)
     await world.settled()
     kept(None)
@@ -289,7 +289,7 @@ async def test_a_purge_of_a_run_on_its_way_holds_after_a_restart(world: World) -
     pending = world.delays.prepare_run(world.partition(topic), run, due_unix_ms)
     part = pending.part
     assert part is not None
-    world.delays.purge(topic, lambda _: None)
+    world.sharded.purge(topic, lambda _: None)
     pending.done(await outcome(lambda on_done: world.coalescer.add(*part, on_done)))
     before = (world.delays.total, world.delays.bodies.size_bytes)
 
@@ -367,7 +367,7 @@ async def test_the_highest_number_is_that_of_a_runs_last_message(world: World) -
     state = DelayState(world.clock.unix_ms())
     stream = DelayStream(world.stream, world.broker, world.clock, state)
 
-    assert await stream.load(world.topics) == numbers[-1]
+    assert await stream.load(lambda _uuid, _number: 0) == numbers[-1]
     assert state.count == len(VALUES)
 
 

@@ -219,7 +219,7 @@ async def test_what_is_due_since_its_batch_was_stamped_has_no_time_before_its_ow
     assert isinstance(world.clock, ManualClock)
     world.clock.advance(3)
 
-    later = split_batch([world.delays], write)
+    later = split_batch([world.sharded], write)
     assert later.is_split
     assert await outcome(lambda on_done: world.broker.append([later], on_done)) is None
     await world.settled()
@@ -238,7 +238,7 @@ async def test_a_refused_append_leaves_nothing_behind(world: World) -> None:
     with pytest.raises(StorageFull):
         world.broker.append([write], lambda _: None)
 
-    assert (world.delays.total, world.delays._pending_count) == (0, 0)
+    assert (world.delays.total, world.delays._counts.pending_count) == (0, 0)
 
 
 def spread(world: World, *records: tuple[int, int | None]) -> bytearray:
@@ -288,7 +288,7 @@ async def test_a_batch_that_is_refused_counts_for_nothing(
     with pytest.raises(InvalidTimestamp):
         split_of(world, topic, batch)
 
-    assert world.delays._pending_count == 0
+    assert world.delays._counts.pending_count == 0
 
 
 def split_of(world: World, topic: Topic, batch: bytearray) -> Split | None:

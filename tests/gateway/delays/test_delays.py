@@ -188,7 +188,7 @@ async def test_purge_takes_out_what_waits_and_not_what_comes_then(world: World) 
     await world.put(topic, 1_000, b"1", b"2")
     await world.put(other, 1_000, b"kept")
 
-    assert await outcome(lambda on_done: world.delays.purge(topic, on_done)) is None
+    assert await outcome(lambda on_done: world.sharded.purge(topic, on_done)) is None
     purged = world.delays.count(topic)
     await world.put(topic, 1_000, b"3")
     await world.restart()
@@ -207,7 +207,7 @@ async def test_purge_holds_for_a_put_that_is_on_its_way(world: World) -> None:
     done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
     world.put_run(world.partition(topic), run, due_unix_ms, lambda _: None)
-    world.delays.purge(topic, done.set_result)
+    world.sharded.purge(topic, done.set_result)
     await done
 
     assert world.delays.total == 0

@@ -111,7 +111,7 @@ async def test_refused_part_leaves_nothing_that_waits(world: World) -> None:
     with pytest.raises(PolicyViolation):
         world.coalescer.add_many(parts, lambda _: None)
 
-    assert (world.delays.total, world.delays._pending_count) == (0, 0)
+    assert (world.delays.total, world.delays._counts.pending_count) == (0, 0)
 
 
 async def test_records_moved_as_they_are_do_not_wait(world: World) -> None:
@@ -150,7 +150,7 @@ async def test_batches_that_are_not_appended_count_for_one_turn(tmp_path: Path) 
         assert await outcome(lambda done: world.broker.append([write], done)) is None
 
         assert (world.delays.total, write.base_offset) == (2, -1)
-        assert world.delays._reserved_count == 0
+        assert world.delays._counts.reserved_count == 0
 
 
 class _Seen:

@@ -20,8 +20,8 @@ async def due(one: RestartableNode, after_ms: int) -> None:
     """Let time pass, and see that what is due then is in the log."""
     one.clock.advance(after_ms)
     delays = one.kernel.delays
-    delays.mover.run()
-    await until(lambda: not delays.mover.is_busy)
+    delays.run()
+    await until(lambda: not delays.is_busy)
 
 
 @pytest.mark.parametrize("version", [V3_1_1, V5])

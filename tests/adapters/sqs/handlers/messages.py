@@ -59,7 +59,7 @@ async def let_pass(live: Live, seconds: float) -> None:
     live.clock.advance(round(seconds * 1_000))
     live.kernel.queues._context.leases.run_due()
     live.kernel.queues._pending_receives.run_due()
-    live.kernel.delays.mover.wake_at(0)
+    live.kernel.delays.run()
     await asyncio.to_thread(int)  # the loop turns
 
 
