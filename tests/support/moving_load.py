@@ -36,6 +36,7 @@ order = "key"
 _MOVED: Final = 0x83
 _ENDS_S_MAX: Final = 120.0
 _LOOK_AGAIN_S: Final = 0.02
+_DELAYED_EVERY: Final = 4  # messages of the queue without an order
 _PAUSE: Final = threading.Event()  # never set
 
 
@@ -207,7 +208,11 @@ class MovingLoad:
                 return
             value = f"{queue}/{at}"
             group = f"g{at % FIFO_GROUPS}" if queue.endswith(".fifo") else ""
-            params = {"MessageGroupId": group, "MessageDeduplicationId": value} if group else {}
+            params: dict[str, Any] = {}
+            if group:
+                params = {"MessageGroupId": group, "MessageDeduplicationId": value}
+            elif at % _DELAYED_EVERY == 0:
+                params = {"DelaySeconds": 1}
             send = self.sqs.send(f"sender-{queue}", queue, value, group=group)
             self._call(clients, "SendMessage", QueueUrl=queue, MessageBody=value, **params)
             self.sqs.end(send, Outcome.OK)

@@ -73,7 +73,7 @@ class TwoNodes:
         first = SettablePlacement(SHARDS, epoch=5, node=_NODES[0], other=_NODES[1])
         second = SettablePlacement(SHARDS, epoch=5, node=_NODES[1], other=_NODES[0])
         second.share_epochs(first)
-        first.give(range(SHARDS))
+        second.give(range(SHARDS))
         self.placements = (first, second)
         self.kernels: tuple[Kernel, Kernel]
         self._thread = threading.Thread(target=self._run, name="nodes")
@@ -116,12 +116,8 @@ class TwoNodes:
         storage = MemoryStorage(config, data_dir=self._folder, clock=SystemClock())
         try:
             async with AsyncExitStack() as stack:
-                # A start needs shard 0, for delayed messages: the second has all shards first.
-                second = await self._start(stack, storage, 1)
-                self.placements[1].give(range(SHARDS))
-                await second.broker.shards.settled()
-                self.placements[0].take(range(SHARDS))
                 first = await self._start(stack, storage, 0)
+                second = await self._start(stack, storage, 1)
                 self._started.set_result((first, second))
                 await self._stop.wait()
         except BaseException as error:
@@ -131,7 +127,7 @@ class TwoNodes:
 
     async def _start(self, stack: AsyncExitStack, storage: MemoryStorage, index: int) -> Kernel:
         node = _Node(self._settings(index))
-        node.shared = _SharedStorage(storage, is_first=index == 1)
+        node.shared = _SharedStorage(storage, is_first=index == 0)
         placement = self.placements[index]
         with patch.object(main, "SingleNode", lambda *_args, **_keys: placement):
             await node._start(stack)
