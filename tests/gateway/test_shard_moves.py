@@ -84,6 +84,7 @@ async def test_a_partition_that_moves_is_refused_everywhere_and_comes_back_as_it
     assert partition.log_end_offset == end
 
     placement.take(ALL)
+    await house.broker.shards.settled()
     back = broker.partition(topic, 0)
     assert back is not partition
     assert (back.leader_epoch, back.log_end_offset) == (7, end)
@@ -125,6 +126,7 @@ async def test_open_rounds_are_appended_before_their_shard_leaves(
 
     assert results == [None, None]
     placement.take(ALL)
+    await house.broker.shards.settled()
     back = [house.broker.partition(topic, number) for number in range(2)]
     assert [house.values(partition) for partition in back] == [[b"open"], [b"gathered"]]
 
