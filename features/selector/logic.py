@@ -7,29 +7,23 @@ from features.selector.model import Evaluate, Properties, Scalar
 
 def all_of(parts: Sequence[Evaluate]) -> Evaluate:
     """Return AND: false where one part is false, else unknown where one is unknown."""
-
-    def evaluate(properties: Properties) -> Scalar:
-        found: Scalar = True
-        for part in parts:
-            value = part(properties)
-            if value is False:
-                return False
-            if value is None:
-                found = None
-        return found
-
-    return evaluate
+    return _joined(parts, decisive=False)
 
 
 def any_of(parts: Sequence[Evaluate]) -> Evaluate:
     """Return OR: true where one part is true, else unknown where one is unknown."""
+    return _joined(parts, decisive=True)
+
+
+def _joined(parts: Sequence[Evaluate], *, decisive: bool) -> Evaluate:
+    """Return a join that is ``decisive`` as soon as one part is."""
 
     def evaluate(properties: Properties) -> Scalar:
-        found: Scalar = False
+        found: Scalar = not decisive
         for part in parts:
             value = part(properties)
-            if value is True:
-                return True
+            if value is decisive:
+                return decisive
             if value is None:
                 found = None
         return found
