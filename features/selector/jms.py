@@ -111,13 +111,8 @@ class _Parser:
         word: str,
         join: Callable[[list[Evaluate]], Evaluate],
     ) -> _Part:
-        first = operand()
-        if not self._tokens.peek().is_(word):
-            return first
-        parts = [self._condition(first)]
-        while self._tokens.take_if(word):
-            parts.append(self._condition(operand()))
-        return _Part(_CONDITION, first.token, join(parts))
+        first, parts = self._tokens.joined(word, operand, self._condition)
+        return _Part(_CONDITION, first.token, join(parts)) if parts else first
 
     def _not(self) -> _Part:
         token = self._tokens.peek()

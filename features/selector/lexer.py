@@ -1,11 +1,14 @@
 """Tokens of selectors, in the two dialects."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from features.selector.model import InvalidSelector
+
+_Operand = TypeVar("_Operand")
+_Condition = TypeVar("_Condition")
 
 _SHOWN_MAX: Final = 20
 
@@ -103,6 +106,24 @@ class TokenStream:
     def take_if(self, *words: str) -> Token | None:
         """Take the next token if it is one of these keywords or symbols."""
         return self.take() if self.peek().is_(*words) else None
+
+    def joined(
+        self,
+        word: str,
+        operand: Callable[[], _Operand],
+        condition: Callable[[_Operand], _Condition],
+    ) -> tuple[_Operand, list[_Condition]]:
+        """Parse operands with ``word`` between them.
+
+        Return the first, and the conditions of all; no conditions where ``word`` does not follow.
+        """
+        first = operand()
+        if not self.peek().is_(word):
+            return first, []
+        conditions = [condition(first)]
+        while self.take_if(word):
+            conditions.append(condition(operand()))
+        return first, conditions
 
     def expect(self, word: str) -> Token:
         """Take a keyword or symbol. Error: ``InvalidSelector`` where another token stands."""

@@ -117,13 +117,8 @@ class _ExpressionParser:
         word: str,
         join: Callable[[list[Evaluate]], Evaluate],
     ) -> _Expression:
-        first = operand()
-        if not self._tokens.peek().is_(word):
-            return first
-        parts = [_condition(first)]
-        while self._tokens.take_if(word):
-            parts.append(_condition(operand()))
-        return _Expression(_Sort.CONDITION, first.token, join(parts))
+        first, parts = self._tokens.joined(word, operand, _condition)
+        return _Expression(_Sort.CONDITION, first.token, join(parts)) if parts else first
 
     def _equality(self) -> _Expression:
         left = self._comparison()
