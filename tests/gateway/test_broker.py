@@ -19,6 +19,7 @@ from gateway.tail import Tail
 from gateway.writer import Write
 from tests.gateway.kernel_in_memory import House, running
 from tests.support.batches import sample_batch
+from tests.support.waiting import turns
 
 
 def prepared(house: House, partition: Partition, *, count: int = 1, **batch: object) -> Write:
@@ -105,11 +106,11 @@ async def test_a_waiter_fires_once_when_it_has_its_bytes(house: House) -> None:
         [partition], bytes_min=2 * size, on_ready=lambda: fired.append(partition.high_watermark)
     )
     await append(house, prepared(house, partition))
-    await _turns()
+    await turns()
     assert fired == []
     await append(house, prepared(house, partition))
     await append(house, prepared(house, partition))
-    await _turns()
+    await turns()
     assert fired == [2]
     assert not partition.waiters
 
@@ -121,7 +122,7 @@ async def test_a_cancelled_waiter_does_not_fire(house: House) -> None:
         [partition], bytes_min=1, on_ready=lambda: fired.append(True)
     )
     house.broker.append([prepared(house, partition)], lambda _error: waiter.cancel())
-    await _turns()
+    await turns()
     assert fired == []
 
 
@@ -144,7 +145,7 @@ async def test_a_full_receiver_pauses_its_tail_and_loses_nothing(house: House) -
     await receiver.wait_for(1)
     for _ in range(3):
         await append(house, prepared(house, partition))
-    await _turns()
+    await turns()
     assert receiver.offsets == [0]
     receiver.room = 10
     tail.resume()
@@ -155,10 +156,10 @@ async def test_a_closed_tail_pushes_nothing(house: House) -> None:
     partition = await house.partition("orders")
     receiver = Collector()
     tail = house.broker.tail(partition, 0, receiver)
-    await _turns()
+    await turns()
     tail.close()
     await append(house, prepared(house, partition))
-    await _turns()
+    await turns()
     assert receiver.offsets == []
     assert not partition.waiters
 
@@ -206,24 +207,15 @@ async def test_the_first_record_at_a_time_is_found_inside_its_batch(house: House
     )  # fmt: skip
 
 
-async def _turns() -> None:
-    """Let all that is scheduled happen."""
-    loop = asyncio.get_running_loop()
-    for _ in range(5):
-        turned = loop.create_future()
-        loop.call_soon(turned.set_result, None)
-        await turned
-
-
 async def test_a_deleted_topic_wakes_who_waits_and_refuses_who_comes(house: House) -> None:
     partition = await house.partition("orders")
     fired: list[bool] = []
     house.broker.wait_readable([partition], bytes_min=100, on_ready=lambda: fired.append(True))
     receiver = Collector()
     house.broker.tail(partition, 0, receiver)
-    await _turns()
+    await turns()
     house.broker.delete_topic(partition.topic, lambda _error: None)
-    await _turns()
+    await turns()
     assert fired == [True]
     assert [type(error) for error in receiver.errors] == [TopicNotFound]
     assert not partition.waiters

@@ -9,6 +9,7 @@ from gateway.errors import NotLeader, StorageUnavailable
 from gateway.shard_lifecycle import ShardLifecycle
 from gateway.storage import OnDone
 from gateway.testing.placement import SettablePlacement
+from tests.support.waiting import turns
 
 SHARDS = 4
 
@@ -70,11 +71,6 @@ class Node:
         self.base, self.user = State("base", self.calls), State("user", self.calls)
         self.shards.register(self.base)
         self.shards.register(self.user)
-
-
-async def turns(count: int = 5) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
 
 
 async def test_users_close_before_what_they_build_on_and_open_after_it() -> None:

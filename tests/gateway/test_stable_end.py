@@ -9,8 +9,12 @@ from gateway.model import parse_batch_header
 from gateway.partition import Partition
 from gateway.record_search import Query, RecordSearch, SearchPosition
 from tests.gateway.kernel_in_memory import House, running
-from tests.gateway.test_tail import Watcher, start_append, turns
+from tests.gateway.test_tail import (
+    Watcher,
+    start_append,
+)
 from tests.support.batches import NOW_UNIX_MS
+from tests.support.waiting import turns
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from gateway.writer import Write
 from tests.gateway.kernel_in_memory import House, running
 from tests.support.batches import sample_batch
 from tests.support.examples import examples
+from tests.support.waiting import turns
 
 
 class Watcher:
@@ -61,15 +62,6 @@ def start_append(house: House, partition: Partition, *, count: int = 1, size: in
 
 def _ignore(_error: StorageUnavailable | None) -> None:
     """Ignore the result."""
-
-
-async def turns(count: int = 6) -> None:
-    """Let all that is scheduled happen."""
-    loop = asyncio.get_running_loop()
-    for _ in range(count):
-        turned = loop.create_future()
-        loop.call_soon(turned.set_result, None)
-        await turned
 
 
 async def live(house: House, partition: Partition) -> tuple[Tail, Watcher]:

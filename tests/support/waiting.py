@@ -26,11 +26,17 @@ def wait_until(
         _CLOCK.wait(every_s)
 
 
+async def turns(count: int = 6) -> None:
+    """Turn the loop ``count`` times."""
+    loop = asyncio.get_running_loop()
+    for _ in range(count):
+        turned = loop.create_future()
+        loop.call_soon(turned.set_result, None)
+        await turned
+
+
 async def until(condition: Callable[[], bool], *, within_s: float = 60) -> None:
     """Turn the loop until ``condition`` holds. Errors: ``TimeoutError``."""
-    loop = asyncio.get_running_loop()
     async with asyncio.timeout(within_s):
         while not condition():
-            turned = asyncio.Event()
-            loop.call_soon(turned.set)
-            await turned.wait()
+            await turns(1)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,6 +21,7 @@ from tests.adapters.mqtt import live
 from tests.support import mqtt_wire as wire
 from tests.support.batches import patched
 from tests.support.mqtt_wire import V5, Kind, Prop, Received
+from tests.support.waiting import turns, until
 
 DEADLINE_S = 60.0
 KEPT = ((Prop.SESSION_EXPIRY, 3600),)
@@ -236,22 +237,6 @@ async def restartable_node(tmp_path: Path, **options: Any) -> AsyncIterator[Rest
         finally:
             if running.adapter is not first:
                 await running.adapter.stop()
-
-
-async def turns(count: int) -> None:
-    """Turn the loop."""
-    loop = asyncio.get_running_loop()
-    for _ in range(count):
-        turned = loop.create_future()
-        loop.call_soon(turned.set_result, None)
-        await turned
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Turn the loop until something holds."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await turns(1)
 
 
 def payloads(found: Sequence[Received]) -> list[bytes]:

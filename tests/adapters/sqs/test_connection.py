@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from adapters.sqs.connection import SqsConnection
 from adapters.sqs.handlers import HANDLERS
 from tests.adapters.sqs.handlers.serving import Live, running
+from tests.support.waiting import until
 
 JSON = "application/x-amz-json-1.0"
 WITHIN_S = 60
@@ -101,13 +102,6 @@ def of(live: Live) -> SqsConnection:
     (connection,) = live.adapter.listener.connections
     assert isinstance(connection, SqsConnection)
     return connection
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what the endpoint, on this loop, comes to by itself."""
-    async with asyncio.timeout(WITHIN_S):
-        while not condition():
-            await asyncio.to_thread(_PAUSE.wait, 0.001)
 
 
 def send_message(body: str, *headers: str) -> bytes:

@@ -8,7 +8,8 @@ import pytest
 
 from gateway.connection import WRITE_HIGH_BYTES
 from tests.adapters.sqs.handlers.serving import Live, running
-from tests.adapters.sqs.test_connection import connect, of, receive, request, until
+from tests.adapters.sqs.test_connection import connect, of, receive, request
+from tests.support.waiting import until
 
 PIPELINED_MAX = 4
 

@@ -18,11 +18,10 @@ from tests.gateway.transfer.two_nodes import (
     Cluster,
     ClusterNode,
     run_of,
-    turns,
     two_nodes,
 )
 from tests.support.lossy_network import Chances
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 LEASE_MS = 1_000
 MESSAGES = [b"%d" % number for number in range(5)]

@@ -17,11 +17,10 @@ from tests.gateway.transfer.two_nodes import (
     Cluster,
     note,
     run_of,
-    turns,
     two_nodes,
 )
 from tests.support.lossy_network import Chances
-from tests.support.waiting import until
+from tests.support.waiting import turns, until
 
 LOWER, UPPER = range(SHARDS // 2), range(SHARDS // 2, SHARDS)
 

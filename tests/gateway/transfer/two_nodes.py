@@ -1,6 +1,5 @@
 """Two nodes with a log each, and common metadata; a test kills either of them at an append."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -248,12 +247,3 @@ async def two_nodes(
 def note(results: dict[int, object], number: int) -> Callable[[object], None]:
     """Return a callback that keeps its result."""
     return partial(results.__setitem__, number)
-
-
-async def turns(count: int) -> None:
-    """Let the loop turn."""
-    loop = asyncio.get_running_loop()
-    for _ in range(count):
-        turned = loop.create_future()
-        loop.call_soon(turned.set_result, None)
-        await turned

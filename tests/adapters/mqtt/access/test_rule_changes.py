@@ -19,10 +19,10 @@ from tests.adapters.mqtt.restartable_node import (
     RestartableNode,
     payloads,
     restartable_node,
-    until,
 )
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import V3_1_1, V5, Kind, Prop, WillMessage
+from tests.support.waiting import until
 
 NOT_AUTHORIZED = 0x87
 WILL_DELAY_S = 100

@@ -1,7 +1,6 @@
 """Ends of connections: by either side, by silence, by a drain; and the reason each side gets."""
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +8,12 @@ import pytest
 
 from adapters.mqtt.connection.keep_alive import silence_s_max
 from gateway.listener import SWEEP_S
-from tests.adapters.mqtt.live import DEADLINE_S, Client, Live, running
+from tests.adapters.mqtt.live import Client, Live, running
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import V3_1_1, V5, Kind, Prop, WillMessage
+from tests.support.waiting import until
 
 WILL = WillMessage("will", b"gone")
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    """Wait for the gateway's side; the loop goes round meanwhile."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not is_so():
-            await asyncio.get_running_loop().run_in_executor(None, int)
 
 
 async def watching(live: Live, **options: Any) -> tuple[Client, Client]:

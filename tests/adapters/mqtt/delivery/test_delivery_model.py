@@ -15,11 +15,11 @@ from tests.adapters.mqtt.restartable_node import (
     Client,
     RestartableNode,
     restartable_node,
-    until,
 )
 from tests.support import mqtt_wire as wire
 from tests.support.examples import examples
 from tests.support.mqtt_wire import Kind, Prop, Received
+from tests.support.waiting import until
 
 TOPICS = ("t/0", "t/1")
 

@@ -13,10 +13,10 @@ from tests.adapters.mqtt.restartable_node import (
     Client,
     RestartableNode,
     restartable_node,
-    until,
 )
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import V3_1, V3_1_1, V5, Kind, Prop
+from tests.support.waiting import until
 
 NO_LOCAL: Final = 0x04
 AS_PUBLISHED: Final = 0x08

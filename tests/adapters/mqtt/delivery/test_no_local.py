@@ -5,9 +5,14 @@ from pathlib import Path
 import pytest
 
 from tests.adapters.mqtt.reading.test_slow_receivers import LIMITS, stop
-from tests.adapters.mqtt.restartable_node import numbered, payloads, restartable_node, until
+from tests.adapters.mqtt.restartable_node import (
+    numbered,
+    payloads,
+    restartable_node,
+)
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import Prop
+from tests.support.waiting import until
 
 NO_LOCAL = 0x04
 

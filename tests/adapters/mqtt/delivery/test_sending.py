@@ -4,9 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.mqtt.restartable_node import numbered, payloads, restartable_node, until
+from tests.adapters.mqtt.restartable_node import (
+    numbered,
+    payloads,
+    restartable_node,
+)
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import V3_1_1, Kind, Prop
+from tests.support.waiting import until
 
 SMALL = ((Prop.RECEIVE_MAXIMUM, 7),)
 MIB = 1024 * 1024

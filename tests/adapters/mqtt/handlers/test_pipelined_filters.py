@@ -10,10 +10,10 @@ from tests.adapters.mqtt.restartable_node import (
     RestartableNode,
     payloads,
     restartable_node,
-    until,
 )
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import Kind
+from tests.support.waiting import until
 
 
 async def came_to(one: RestartableNode, client: Client) -> list[bytes]:

@@ -1,7 +1,5 @@
 """PUBLISH and its acknowledgements: order, windows, aliases, refusals, back-pressure."""
 
-import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,19 +7,12 @@ import pytest
 
 from gateway.config.auth import AuthRule
 from gateway.model import DEFAULT_NAMESPACE, TopicName
-from tests.adapters.mqtt.live import DEADLINE_S, PASSWORD, running
+from tests.adapters.mqtt.live import PASSWORD, running
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import V3_1_1, V5, Kind, Prop
+from tests.support.waiting import until
 
 DENY_NO = [{"effect": "deny", "filter": "no/#"}]
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    """Wait for the gateway's side; the loop goes round meanwhile."""
-    loop = asyncio.get_running_loop()
-    async with asyncio.timeout(DEADLINE_S):
-        while not is_so():
-            await loop.run_in_executor(None, int)
 
 
 async def test_acknowledgements_come_in_the_order_of_messages(tmp_path: Path) -> None:

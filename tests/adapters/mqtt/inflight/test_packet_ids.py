@@ -19,10 +19,10 @@ from tests.adapters.mqtt.restartable_node import (
     numbered,
     payloads,
     restartable_node,
-    turns,
 )
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import Kind, Prop
+from tests.support.waiting import turns
 
 IDENTIFIERS = 40
 BEYOND = 10  # messages, where there is one for each identifier

@@ -8,10 +8,10 @@ from tests.adapters.mqtt.disk_faults import RARELY
 from tests.adapters.mqtt.restartable_node import (
     payloads,
     restartable_node,
-    until,
 )
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import Kind, Prop
+from tests.support.waiting import until
 
 ALIASES = ((Prop.TOPIC_ALIAS_MAXIMUM, 5),)
 

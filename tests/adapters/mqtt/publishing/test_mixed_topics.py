@@ -17,10 +17,10 @@ from tests.adapters.mqtt.restartable_node import (
     Client,
     RestartableNode,
     restartable_node,
-    until,
 )
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import V3_1_1, V5, Kind, Prop
+from tests.support.waiting import until
 
 TOPICS: Final = [f"t/{number % 7}" for number in range(40)]
 ROUTED: Final = {"routes": [{"filter": "t/+", "topic": "spread", "partitions": 4}]}

@@ -17,10 +17,10 @@ from tests.adapters.mqtt.restartable_node import (
     RestartableNode,
     payloads,
     restartable_node,
-    until,
 )
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import V3_1_1, V5, Kind, Prop, WillMessage
+from tests.support.waiting import until
 
 
 def server_side(one: RestartableNode, name: str) -> MqttConnection:

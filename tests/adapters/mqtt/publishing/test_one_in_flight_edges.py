@@ -14,9 +14,13 @@ from tests.adapters.mqtt.publishing.test_one_in_flight_batches import (
     server_side,
     stored,
 )
-from tests.adapters.mqtt.restartable_node import RestartableNode, restartable_node, until
+from tests.adapters.mqtt.restartable_node import (
+    RestartableNode,
+    restartable_node,
+)
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import Kind, Prop
+from tests.support.waiting import until
 
 ODD: Final[Mapping[str, dict[str, Any]]] = {
     "DUP": {"qos": 1, "dup": True},

@@ -32,6 +32,7 @@ from gateway.records.keys import keys_of_batch
 from gateway.records.record_run import RecordRun
 from gateway.storage import KeySpans, WantedKeys
 from tests.support.examples import examples
+from tests.support.waiting import until
 
 PARTITION = 7
 ROUTE = RouteConfig(filter="#", topic="t")
@@ -227,12 +228,6 @@ class Scene:
 
     async def until_live(self) -> None:
         await until(lambda: not any(follower.behind for follower in self.followers))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - of many kinds; none has an event
-            await asyncio.sleep(0)
 
 
 TOPICS = [b"a", b"a/b", b"b", b"c"]

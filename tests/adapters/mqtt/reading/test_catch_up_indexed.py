@@ -9,9 +9,9 @@ from tests.adapters.mqtt.reading.test_catch_up import (
     Follower,
     Scene,
     make_case,
-    until,
     wanted_of,
 )
+from tests.support.waiting import until
 
 
 def indexed_scene(case: Case, monkeypatch: pytest.MonkeyPatch, *, file_batches: int) -> Scene:

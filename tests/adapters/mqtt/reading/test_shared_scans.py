@@ -9,13 +9,8 @@ from adapters.mqtt.ports import Subscriber
 from adapters.mqtt.reading import catch_up as catch_up_module
 from adapters.mqtt.reading.shared_scans import TURNS_PER_OLDEST_SCAN, SharedScan, SharedScans
 from gateway.errors import StorageUnavailable
-from tests.adapters.mqtt.reading.test_catch_up import (
-    PARTITION,
-    Scene,
-    make_case,
-    until,
-    wanted_of,
-)
+from tests.adapters.mqtt.reading.test_catch_up import PARTITION, Scene, make_case, wanted_of
+from tests.support.waiting import until
 
 
 class StubFollower:

@@ -19,10 +19,10 @@ from tests.adapters.mqtt.restartable_node import (
     numbered,
     payloads,
     restartable_node,
-    until,
 )
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import Kind, Prop
+from tests.support.waiting import until
 
 FILLER = bytes(200_000)
 LIMITS: dict[str, Any] = {

@@ -16,11 +16,10 @@ from tests.adapters.mqtt.restartable_node import (
     numbered,
     payloads,
     restartable_node,
-    turns,
-    until,
 )
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import Prop
+from tests.support.waiting import turns, until
 
 
 async def test_what_is_too_large_for_a_client_keeps_nothing_back(tmp_path: Path) -> None:

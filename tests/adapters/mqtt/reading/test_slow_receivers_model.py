@@ -19,11 +19,11 @@ from tests.adapters.mqtt.restartable_node import (
     Client,
     RestartableNode,
     restartable_node,
-    until,
 )
 from tests.support import mqtt_wire as wire
 from tests.support.examples import examples
 from tests.support.mqtt_wire import V3_1_1, V5, Kind, Prop
+from tests.support.waiting import until
 
 TOPICS = ("t/0", "t/1")
 NO_LOCAL = 0x04

@@ -18,11 +18,10 @@ from tests.adapters.mqtt.restartable_node import (
     numbered,
     payloads,
     restartable_node,
-    turns,
-    until,
 )
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import Kind, Prop, Received
+from tests.support.waiting import turns, until
 
 ONE = ((Prop.RECEIVE_MAXIMUM, 1),)
 PARTITIONS = 8

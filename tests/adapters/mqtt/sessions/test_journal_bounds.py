@@ -34,11 +34,10 @@ from tests.adapters.mqtt.restartable_node import (
     RestartableNode,
     payloads,
     restartable_node,
-    turns,
-    until,
 )
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import Kind, Received
+from tests.support.waiting import turns, until
 
 NAME_BYTES = 60_000
 LONG_GROUP = "$share/" + "g" * NAME_BYTES + "/t/#"

@@ -11,12 +11,11 @@ from tests.adapters.mqtt.restartable_node import (
     Client,
     RestartableNode,
     restartable_node,
-    turns,
-    until,
 )
 from tests.adapters.mqtt.subscriptions.test_ended import behind, stored
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import Kind, Prop
+from tests.support.waiting import turns, until
 
 OVER = ((Prop.SESSION_EXPIRY, 0),)
 REFUSED = 0x83

@@ -5,9 +5,14 @@ from pathlib import Path
 from adapters.mqtt.sessions.client_session import ClientSession
 from gateway.errors import StorageUnavailable
 from gateway.storage import OnDone
-from tests.adapters.mqtt.restartable_node import numbered, payloads, restartable_node, until
+from tests.adapters.mqtt.restartable_node import (
+    numbered,
+    payloads,
+    restartable_node,
+)
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import Kind, Prop
+from tests.support.waiting import until
 
 SMALL = ((Prop.RECEIVE_MAXIMUM, 7),)
 

@@ -12,10 +12,10 @@ from tests.adapters.mqtt.restartable_node import (
     RestartableNode,
     payloads,
     restartable_node,
-    until,
 )
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import V5, Kind, Prop
+from tests.support.waiting import until
 
 WILL = wire.WillMessage("will", b"gone", qos=1)
 

@@ -4,9 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.mqtt.restartable_node import numbered, payloads, restartable_node, turns
+from tests.adapters.mqtt.restartable_node import (
+    numbered,
+    payloads,
+    restartable_node,
+)
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import Kind, Prop, Received
+from tests.support.waiting import turns
 
 SMALL = ((Prop.RECEIVE_MAXIMUM, 7),)
 SHARED = ("$share/g/t", 1)

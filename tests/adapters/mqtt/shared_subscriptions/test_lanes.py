@@ -15,10 +15,10 @@ from tests.adapters.mqtt.restartable_node import (
     numbered,
     payloads,
     restartable_node,
-    until,
 )
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import Kind, Prop
+from tests.support.waiting import until
 
 SHARED = ("$share/g/t", 2)
 STRATEGIES = ("round_robin", "sticky", "hash_topic")

@@ -12,10 +12,9 @@ from tests.adapters.mqtt.restartable_node import (
     numbered,
     payloads,
     restartable_node,
-    turns,
-    until,
 )
 from tests.support.mqtt_wire import Prop
+from tests.support.waiting import turns, until
 
 TWO = ((Prop.RECEIVE_MAXIMUM, 2),)
 

@@ -18,10 +18,10 @@ from tests.adapters.mqtt.restartable_node import (
     numbered,
     payloads,
     restartable_node,
-    until,
 )
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import Kind, Prop
+from tests.support.waiting import until
 
 ONE = ((Prop.RECEIVE_MAXIMUM, 1),)
 NO_LOCAL = 0x04
