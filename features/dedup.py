@@ -6,17 +6,22 @@ rebuilt from the batches' own headers, so it can be neither ahead of the log nor
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final, NamedTuple
 
-from gateway.errors import OutOfOrderSequence, ProducerFenced
+from gateway.errors import CoordinatorFenced, OutOfOrderSequence, ProducerFenced
 from gateway.model import BatchHeader
 
 BATCHES_KEPT: Final = 5  # Kafka's max.in.flight.requests.per.connection with idempotence
 SEQUENCE_MODULUS: Final = 1 << 31
 
+NO_COORDINATOR_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+
 _PRODUCER: Final = struct.Struct(">qhqB")
 _BATCH: Final = struct.Struct(">iiq")
+_COORDINATOR_EPOCH: Final = struct.Struct(">i")
+_HAS_COORDINATOR_EPOCH: Final = 0x80  # beside the count of batches
 
 
 class SequencedBatch(NamedTuple):
@@ -32,15 +37,30 @@ class SequencedBatch(NamedTuple):
         return (self.first_sequence + self.record_count) % SEQUENCE_MODULUS
 
 
+class ActiveProducer(NamedTuple):
+    """A producer of a partition, for admin APIs and compaction.
+
+    ``last_batch`` is None when nothing has been appended since the last marker with a new epoch;
+    ``coordinator_epoch`` is that of the last marker, -1 if none is known.
+    """
+
+    producer_id: int
+    epoch: int
+    last_batch: SequencedBatch | None
+    used_unix_ms: int
+    coordinator_epoch: int
+
+
 class _Producer:
     """One producer id's state in one partition. ``batches`` are its last five, oldest first."""
 
-    __slots__ = ("batches", "epoch", "used_unix_ms")
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "used_unix_ms")
 
-    def __init__(self, epoch: int, used_unix_ms: int) -> None:
+    def __init__(self, epoch: int, used_unix_ms: int = 0) -> None:
         self.epoch = epoch
         self.used_unix_ms = used_unix_ms
         self.batches: list[SequencedBatch] = []
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
 
 
 class ProducerSequences:
@@ -74,26 +94,87 @@ class ProducerSequences:
             _check_new_epoch(header, producer.epoch)
             return None
         sequence = header.base_sequence
-        if sequence == producer.batches[-1].next_sequence:
+        batches = producer.batches
+        next_sequence = batches[-1].next_sequence if batches else 0
+        if sequence == next_sequence:
             return None
         for batch in producer.batches:
             if batch.first_sequence == sequence and batch.record_count == header.record_count:
                 return batch
         msg = (
             f"producer {header.producer_id} sent sequence {sequence}, "
-            f"{producer.batches[-1].next_sequence} comes next"
+            f"{next_sequence} comes next"
         )
         raise OutOfOrderSequence(msg)
 
-    def record(self, header: BatchHeader, base_offset: int, now_unix_ms: int) -> None:
+    def check_marker(
+        self,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        *,
+        bumps_epoch: bool,
+        is_open: bool,
+    ) -> bool:
+        """Return whether a marker is new; False when it was appended before.
+
+        ``bumps_epoch``: the epoch of the marker is above that of the transaction's batches
+        (KIP-890), so an equal one is that of a marker that is sent again, unless ``is_open``: the
+        producer has an open transaction here. Errors: ``ProducerFenced`` for an epoch below the
+        least one, ``CoordinatorFenced`` for the marker of an earlier coordinator.
+        """
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return True
+        is_known = bumps_epoch and epoch == producer.epoch
+        if epoch < producer.epoch or (is_known and is_open):
+            msg = f"a marker of producer {producer_id} has epoch {epoch}, {producer.epoch} is known"
+            raise ProducerFenced(msg)
+        if coordinator_epoch < producer.coordinator_epoch:
+            msg = (
+                f"a marker of producer {producer_id} has coordinator epoch {coordinator_epoch}, "
+                f"{producer.coordinator_epoch} is known"
+            )
+            raise CoordinatorFenced(msg)
+        return not is_known
+
+    def record_marker(
+        self,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        now_unix_ms: int,
+        open_producers: Container[int] = (),
+    ) -> None:
+        """Remember an appended marker: with a new epoch, sequences begin at 0 again.
+
+        With the same epoch they go on. ``coordinator_epoch``: -1 leaves the known one.
+        """
+        producer = self._producers.pop(producer_id, None)
+        if producer is None or producer.epoch != epoch:
+            producer = _with_epoch(producer, epoch)
+        producer.used_unix_ms = now_unix_ms
+        producer.coordinator_epoch = max(producer.coordinator_epoch, coordinator_epoch)
+        self._producers[producer_id] = producer
+        if len(self._producers) > self._producers_max:
+            self._forget_idlest(open_producers)
+
+    def record(
+        self,
+        header: BatchHeader,
+        base_offset: int,
+        now_unix_ms: int,
+        open_producers: Container[int] = (),
+    ) -> None:
         """Remember a batch that was appended at ``base_offset``; ``check`` has passed it.
 
         Of one that is stored with fewer records (some wait for their time), the last offset
-        tells how many sequences it had.
+        tells how many sequences it had. ``open_producers``: those with an open transaction in the
+        partition, which are not forgotten.
         """
         producer = self._producers.pop(header.producer_id, None)
         if producer is None or producer.epoch != header.producer_epoch:
-            producer = _Producer(header.producer_epoch, now_unix_ms)
+            producer = _with_epoch(producer, header.producer_epoch)
         producer.used_unix_ms = now_unix_ms
         if len(producer.batches) == BATCHES_KEPT:
             del producer.batches[0]
@@ -102,32 +183,55 @@ class ProducerSequences:
         )
         self._producers[header.producer_id] = producer
         if len(self._producers) > self._producers_max:
-            del self._producers[next(iter(self._producers))]
+            self._forget_idlest(open_producers)
 
-    def expire(self, used_before_unix_ms: int) -> int:
-        """Forget producers that were last used before that time; return how many."""
+    def _forget_idlest(self, open_producers: Container[int]) -> None:
+        for producer_id in self._producers:
+            if producer_id not in open_producers:
+                del self._producers[producer_id]
+                return
+
+    def expire(self, used_before_unix_ms: int, open_producers: Container[int] = ()) -> int:
+        """Forget producers that were last used before that time; return how many.
+
+        Those with an open transaction in the partition stay.
+        """
         stale = [
             producer_id
             for producer_id, producer in self._producers.items()
-            if producer.used_unix_ms < used_before_unix_ms
+            if producer.used_unix_ms < used_before_unix_ms and producer_id not in open_producers
         ]
         for producer_id in stale:
             del self._producers[producer_id]
         return len(stale)
 
-    def active(self) -> Iterator[tuple[int, int, SequencedBatch, int]]:
-        """Yield (producer id, epoch, last batch, last used unix ms) of each, for admin APIs."""
+    def knows(self, producer_id: int) -> bool:
+        """Return whether a producer has state here."""
+        return producer_id in self._producers
+
+    def active(self) -> Iterator[ActiveProducer]:
+        """Yield the producers, those first that have been idle longest."""
         for producer_id, producer in self._producers.items():
-            yield producer_id, producer.epoch, producer.batches[-1], producer.used_unix_ms
+            yield ActiveProducer(
+                producer_id,
+                producer.epoch,
+                producer.batches[-1] if producer.batches else None,
+                producer.used_unix_ms,
+                producer.coordinator_epoch,
+            )
 
     def snapshot(self) -> bytes:
         """Return the state as bytes, which ``restore`` reads. Layout: docs/formats.md."""
         out = bytearray()
         for producer_id, producer in self._producers.items():
             batches = producer.batches
-            out += _PRODUCER.pack(
-                producer_id, producer.epoch, producer.used_unix_ms, len(batches)
-            )
+            count = len(batches)
+            epoch = producer.coordinator_epoch
+            if epoch != NO_COORDINATOR_EPOCH:
+                count |= _HAS_COORDINATOR_EPOCH
+            out += _PRODUCER.pack(producer_id, producer.epoch, producer.used_unix_ms, count)
+            if epoch != NO_COORDINATOR_EPOCH:
+                out += _COORDINATOR_EPOCH.pack(epoch)
             for batch in batches:
                 out += _BATCH.pack(*batch)
         return bytes(out)
@@ -140,10 +244,20 @@ class ProducerSequences:
             producer_id, epoch, used_unix_ms, count = _PRODUCER.unpack_from(snapshot, at)
             at += _PRODUCER.size
             producer = _Producer(epoch, used_unix_ms)
-            for _ in range(count):
+            if count & _HAS_COORDINATOR_EPOCH:
+                (producer.coordinator_epoch,) = _COORDINATOR_EPOCH.unpack_from(snapshot, at)
+                at += _COORDINATOR_EPOCH.size
+            for _ in range(count & ~_HAS_COORDINATOR_EPOCH):
                 producer.batches.append(SequencedBatch._make(_BATCH.unpack_from(snapshot, at)))
                 at += _BATCH.size
             self._producers[producer_id] = producer
+
+
+def _with_epoch(known: _Producer | None, epoch: int) -> _Producer:
+    producer = _Producer(epoch)
+    if known is not None:
+        producer.coordinator_epoch = known.coordinator_epoch
+    return producer
 
 
 def _check_new_epoch(header: BatchHeader, epoch: int) -> None:

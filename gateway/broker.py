@@ -22,12 +22,15 @@ from gateway.model import Buffer
 from gateway.partition import Partition, not_leader
 from gateway.placement import Placement, owner_id_of, shard_of
 from gateway.reader import MAX_INT64, Reader
+from gateway.records.aborted import without_aborted
+from gateway.records.markers import Marker
 from gateway.retention_holds import Hold, HolderKind, RetentionHolds
 from gateway.shard_lifecycle import ShardLifecycle
 from gateway.shards.calls import ShardCalls
 from gateway.storage import Bounds, KeySpans, OnDone, StorageAdapter, WantedKeys
 from gateway.tail import Receiver, Tail
 from gateway.topics.manager import Topic
+from gateway.transactional_writes import NO_TRANSACTIONS
 from gateway.write_steps import WriteStep, split_batch
 from gateway.writer import Duplicate, Write, Writer
 
@@ -179,16 +182,30 @@ class Broker:
 
     # --- writing
 
-    def prepare(self, partition: Partition, batch: bytearray | memoryview) -> Write | Duplicate:
+    def prepare(
+        self,
+        partition: Partition,
+        batch: bytearray | memoryview,
+        *,
+        transaction_version: int = NO_TRANSACTIONS,
+    ) -> Write | Duplicate:
         """Check a client's batch, and ask the steps of the write path; see ``Writer.prepare``.
 
         Where a step holds records back, the base offset of the write stays -1. Further errors:
         those of the steps.
         """
-        write = self.writer.prepare(partition, batch)
+        write = self.writer.prepare(partition, batch, transaction_version=transaction_version)
         if partition.topic.settings.has_write_steps and not isinstance(write, Duplicate):
             return split_batch(self.write_steps, write)
         return write
+
+    def prepare_marker(
+        self, partition: Partition, marker: Marker, *, transaction_version: int
+    ) -> Write | None:
+        """Return the write that ends a transaction in a partition; ``Writer.prepare_marker``."""
+        return self.writer.prepare_marker(
+            partition, marker, transaction_version=transaction_version
+        )
 
     def append(
         self, writes: Sequence[Write], on_done: OnDone, *, reserved: bool = False
@@ -233,8 +250,23 @@ class Broker:
     async def read_unchecked(
         self, partition: Partition, offset: int, end: int, *, bytes_max: int
     ) -> Sequence[Buffer]:
-        """Return batches as they are stored, for readers that check them themselves."""
-        return await self.storage.read(partition.partition_id, offset, end, bytes_max=bytes_max)
+        """Return batches as ``read`` does, for readers that check offsets themselves."""
+        batches = await self.storage.read(
+            partition.partition_id, offset, end, bytes_max=bytes_max
+        )
+        return without_aborted(partition.transactions, batches)
+
+    def read_stored(
+        self, partition: Partition, offset: int, end: int, *, bytes_max: int
+    ) -> Sequence[Buffer] | None:
+        """Return batches as they are stored, with aborted ones; see ``Reader.read_stored``."""
+        return self.reader.read_stored(partition, offset, end, bytes_max=bytes_max)
+
+    async def read_stored_disk(
+        self, partition: Partition, offset: int, end: int, *, bytes_max: int
+    ) -> Sequence[Buffer]:
+        """Return the same as ``read_stored``, waiting for the disk."""
+        return await self.reader.read_stored_disk(partition, offset, end, bytes_max=bytes_max)
 
     def wait_readable(
         self,
@@ -242,23 +274,39 @@ class Broker:
         *,
         bytes_min: int,
         on_ready: Callable[[], None],
+        reads_uncommitted: bool = False,
     ) -> Waiter:
-        """Call ``on_ready`` once ``bytes_min`` more bytes are readable in any of them."""
-        return Waiter(self._loop, partitions, bytes_min=bytes_min, on_ready=on_ready)
+        """Call ``on_ready`` once ``bytes_min`` more bytes are readable in any of them.
+
+        Also when the end of a transaction has made some readable. ``reads_uncommitted``: up to the
+        high watermark.
+        """
+        return Waiter(
+            self._loop,
+            partitions,
+            bytes_min=bytes_min,
+            on_ready=on_ready,
+            reads_uncommitted=reads_uncommitted,
+        )
 
     def tail(self, partition: Partition, from_offset: int, receiver: Receiver) -> Tail:
         """Push batches from an offset on to a receiver; see ``Tail``."""
         return Tail(self._loop, self.reader, partition, from_offset, receiver)
 
     async def offset_for_time(
-        self, partition: Partition, timestamp_unix_ms: int
+        self, partition: Partition, timestamp_unix_ms: int, end: int | None = None
     ) -> tuple[int, int, int] | None:
-        """Return (offset, timestamp, epoch) of the first record at or after a time, or None."""
-        return await self.reader.offset_for_time(partition, timestamp_unix_ms)
+        """Return (offset, timestamp, epoch) of the first record at or after a time, or None.
 
-    async def max_timestamp(self, partition: Partition) -> tuple[int, int, int] | None:
+        ``end``: None when the record is found and is not below it; ``stable_end`` by default.
+        """
+        return await self.reader.offset_for_time(partition, timestamp_unix_ms, end)
+
+    async def max_timestamp(
+        self, partition: Partition, end: int | None = None
+    ) -> tuple[int, int, int] | None:
         """Return (offset, timestamp, epoch) of the record with the highest timestamp."""
-        return await self.reader.max_timestamp(partition)
+        return await self.reader.max_timestamp(partition, end)
 
     def end_offset_for_epoch(self, partition: Partition, leader_epoch: int) -> tuple[int, int]:
         """Return (epoch, end offset) of the largest epoch up to ``leader_epoch`` (KIP-101)."""
@@ -319,8 +367,11 @@ class Broker:
             return
         self.storage.truncate_before(partition.partition_id, offset, on_done)
         partition.log_start_offset = offset
+        is_stable_moved = partition.transactions is not None and partition.move_stable_end()
         for waiter in tuple(partition.waiters):
             waiter.on_truncated()
+            if is_stable_moved:
+                waiter.on_stable()
 
     def delete_topic(self, topic: Topic, on_done: OnDone) -> None:
         """Forget a topic that the topic manager has removed, and wake its waiters.
@@ -337,7 +388,7 @@ class Broker:
     def _forget(self, partition: Partition) -> None:
         partition.is_gone = True
         if partition.producers is not None:
-            partition.producers = None
+            partition.producers = partition.transactions = None
             self.writer.producers_changed.add(partition)  # so that their snapshot goes too
         for waiter in tuple(partition.waiters):
             waiter.on_gone()

@@ -206,6 +206,14 @@ class ProducerFenced(RequestError):
     """Producer whose newer incarnation (a higher epoch) has written."""
 
 
+class CoordinatorFenced(RequestError):
+    """Marker of a transaction coordinator that is not the last one any more."""
+
+
+class InvalidTransactionState(RequestError):
+    """Request that does not fit the state of the producer's transaction."""
+
+
 class UnknownProducer(RequestError):
     """Producer whose state has expired, and whose sequence does not start at 0."""
 

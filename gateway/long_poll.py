@@ -14,7 +14,7 @@ class Waiter:
     ``cancel`` may be called at any time, and again.
     """
 
-    __slots__ = ("_bytes_missing", "_loop", "_on_ready", "_partitions")
+    __slots__ = ("_bytes_missing", "_loop", "_on_ready", "_partitions", "reads_uncommitted")
 
     def __init__(
         self,
@@ -23,7 +23,9 @@ class Waiter:
         *,
         bytes_min: int,
         on_ready: Callable[[], None],
+        reads_uncommitted: bool = False,
     ) -> None:
+        self.reads_uncommitted = reads_uncommitted
         self._loop = loop
         self._partitions = partitions
         self._bytes_missing = bytes_min
@@ -39,6 +41,10 @@ class Waiter:
 
     def on_truncated(self) -> None:
         """See ``gateway.partition.Appended``: nothing becomes readable."""
+
+    def on_stable(self) -> None:
+        """See ``gateway.partition.Appended``: there may be enough now; the fetch reads again."""
+        self.on_gone()
 
     @property
     def takes_pending(self) -> bool:

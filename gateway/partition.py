@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from features.dedup import ProducerSequences
+from features.open_transactions import PartitionTransactions
 from gateway.errors import NotLeader, TopicNotFound
 from gateway.model import BatchHeader
 from gateway.storage import Bounds
@@ -17,7 +18,20 @@ class Appended(Protocol):
     """Listener to a partition's appends: a waiting fetch, or a tail."""
 
     def on_appended(self, write: "Write") -> None:
-        """Take note of one more batch below ``stable_end``. Must be cheap and must not raise."""
+        """Take note of one more batch that is readable. Must be cheap and must not raise.
+
+        It follows what was readable before, and is part of no transaction, unless
+        ``reads_uncommitted``.
+        """
+        ...
+
+    def on_stable(self) -> None:
+        """Read again: a transaction has ended, and ``stable_end`` has moved. Must not raise."""
+        ...
+
+    @property
+    def reads_uncommitted(self) -> bool:
+        """Whether it reads up to the high watermark, and is told of each batch."""
         ...
 
     def on_truncated(self) -> None:
@@ -40,7 +54,8 @@ class Partition:
     ``log_end_offset`` is the next offset to give; ``high_watermark`` is one past what the storage
     has done as its flush policy promises, and reaches the log end. Readers see what is below
     ``stable_end``, a batch's base offset or the high watermark: no transaction is open there.
-    Without transactions it is the high watermark.
+    Without open transactions it is the high watermark. ``transactions`` is None until the first
+    batch of one.
     ``is_gone``: the topic was deleted, or another node owns the partition's shard; reads and
     writes are refused. ``moved_to``: the id and the epoch of that owner; None unless it has moved.
     A partition that comes back is another object.
@@ -59,6 +74,7 @@ class Partition:
         "shard",
         "stable_end",
         "topic",
+        "transactions",
         "waiters",
     )
 
@@ -77,6 +93,7 @@ class Partition:
         self.is_gone = False
         self.moved_to: tuple[int, int] | None = None
         self.producers: ProducerSequences | None = None
+        self.transactions: PartitionTransactions | None = None
         self.waiters: set[Appended] = set()
 
     def check_present(self) -> None:
@@ -86,6 +103,16 @@ class Partition:
         if self.is_gone:
             msg = f"topic {self.topic.name.name} was deleted"
             raise TopicNotFound(msg)
+
+    def move_stable_end(self) -> bool:
+        """Set ``stable_end`` by the open transactions and the offsets; return whether it moved."""
+        before = self.stable_end
+        if self.transactions is None:
+            self.stable_end = self.high_watermark
+        else:
+            stable_end = self.transactions.stable_end(self.high_watermark)
+            self.stable_end = max(stable_end, self.log_start_offset)
+        return self.stable_end != before
 
     def __repr__(self) -> str:
         return (

@@ -5,7 +5,8 @@ idempotent producers have changed are written to ``__producers`` (key: partition
 ``ProducerSequences.snapshot``), and when all of them are kept, the log sequence from which on they
 may not hold; then the storage may let older headers go. A start reads the stream, then the headers
 of the batches from that sequence on. The state of a batch is in the batch, so the two cannot
-disagree; to replay what a snapshot knows already does no harm.
+disagree; to replay what a snapshot knows already does no harm. Open and aborted transactions are
+kept in the same way, under keys of their own (``gateway.transaction_snapshots``).
 
 A shard that leaves takes snapshots of all its partitions with it, so that its next owner needs no
 header of this node's log. A node that does not own all shards has a sequence of its own, under
@@ -31,6 +32,17 @@ from gateway.sharded_stream import ShardedStream, rule_of_partition_ids
 from gateway.storage import StoredHeader
 from gateway.streams import Item
 from gateway.topics.manager import TopicManager
+from gateway.transaction_snapshots import (
+    StoredTransactions,
+    forget_snapshot,
+    transaction_items,
+)
+from gateway.transactional_writes import (
+    IN_TRANSACTION_MASK,
+    marker_of,
+    pinned_producers,
+    record_transaction,
+)
 
 PRODUCERS_TOPIC: Final = "__producers"
 CHECK_EVERY_S: Final = 1.0
@@ -111,7 +123,7 @@ class ProducerStates:
         writer = self._broker.writer
         for partition in [one for one in writer.producers_changed if one.shard in shards]:
             try:
-                self._stream.put([_item_of(partition)], partial(_log_failure, partition))
+                self._stream.put(_items_of(partition), partial(_log_failure, partition))
             except GatewayError as error:
                 _log_failure(partition, as_value(error))
 
@@ -122,19 +134,29 @@ class ProducerStates:
 
     def _restore(self, shards: Collection[int]) -> None:
         """Restore snapshots; those of deleted partitions are to be removed."""
+        transactions: dict[Partition, StoredTransactions] = {}
         for key, value in self._stream.items_of(shards):
-            if len(key) != _ID_BYTES:
-                continue  # a sequence
-            if (partition := self._find(int.from_bytes(key, "big"))) is not None:
+            if key.startswith(_SEQUENCE_KEY):
+                continue
+            partition = self._find(int.from_bytes(key[:_ID_BYTES], "big"))
+            if partition is None:
+                self._gone.add(key)
+            elif len(key) == _ID_BYTES:
                 self._sequences(partition).restore(value)
             else:
-                self._gone.add(key)
+                transactions.setdefault(partition, StoredTransactions()).add(key, value)
+        for partition, stored in transactions.items():
+            self._known.add(partition)
+            stored.restore(partition)
 
     def _replay_from(self, sequence: int, shards: Collection[int]) -> None:
         now_unix_ms = self._clock.unix_ms()
         wanted = frozenset(shards)
         for stored in self._broker.storage.scan(sequence):
             self._replay(stored, now_unix_ms, wanted)
+        for partition in self._known:
+            if partition.transactions is not None and partition.shard in wanted:
+                partition.move_stable_end()
 
     def _release(self, sequence: int) -> None:
         self._released_sequence = sequence
@@ -160,7 +182,15 @@ class ProducerStates:
         for target in stored.targets:
             partition = self._find(target.partition_id)
             if partition is not None and partition.shard in shards:
-                self._sequences(partition).record(header, target.base_offset, now_unix_ms)
+                sequences = self._sequences(partition)
+                if header.attributes & IN_TRANSACTION_MASK:
+                    marker = marker_of(header, is_abort=stored.is_abort)
+                    record_transaction(
+                        partition, sequences, header, target.base_offset, now_unix_ms, marker
+                    )
+                else:
+                    pinned = pinned_producers(partition)
+                    sequences.record(header, target.base_offset, now_unix_ms, pinned)
                 self._broker.writer.producers_changed.add(partition)
 
     def _find(self, partition_id: int) -> Partition | None:
@@ -208,14 +238,18 @@ class ProducerStates:
         self._unanswered += 1
         sequence = next_sequence.to_bytes(_SEQUENCE_BYTES, "big")
         items: list[Item] = [(key, None) for key in self._gone]
-        items += map(_item_of, changed)
+        for partition in changed:
+            items += _items_of(partition)
         self._gone.clear()
 
         def on_done(error: GatewayError | None) -> None:
             self._unanswered -= 1
             if error is not None:
                 # The next snapshot holds them too.
-                writer.producers_changed |= {one for one in changed if one.moved_to is None}
+                kept = {one for one in changed if one.moved_to is None}
+                writer.producers_changed |= kept
+                for partition in kept:
+                    forget_snapshot(partition)
                 log.warning("no snapshot of producer state", error=str(error))
                 return
             self._release(next_sequence)
@@ -233,15 +267,17 @@ class ProducerStates:
         used_before_unix_ms = self._clock.unix_ms() - self._config.producer_id_expiration_ms
         for partition in tuple(self._known):
             producers = partition.producers
-            if producers is not None and producers.expire(used_before_unix_ms):
+            pinned = pinned_producers(partition)
+            if producers is not None and producers.expire(used_before_unix_ms, pinned):
                 self._broker.writer.producers_changed.add(partition)
-            if not producers:
+            if not producers and partition.transactions is None:
                 self._known.discard(partition)
 
 
-def _item_of(partition: Partition) -> Item:
+def _items_of(partition: Partition) -> list[Item]:
     key = partition.partition_id.to_bytes(_ID_BYTES, "big")
-    return key, partition.producers.snapshot() if partition.producers else None
+    value = partition.producers.snapshot() if partition.producers else None
+    return [(key, value), *transaction_items(partition)]
 
 
 def _log_failure(partition: Partition, error: GatewayError | None) -> None:

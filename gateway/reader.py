@@ -6,6 +6,7 @@ from typing import Final
 from gateway.errors import CorruptBatch, OffsetOutOfRange
 from gateway.model import Buffer, parse_batch_header
 from gateway.partition import Partition
+from gateway.records.aborted import without_aborted
 from gateway.records.stored_batches import StoredBatches
 from gateway.records.time_lookup import first_record_at
 from gateway.storage import StorageAdapter
@@ -38,22 +39,16 @@ class Reader:
         """Return the batches from ``offset`` on, at least one where there is one.
 
         The first batch may begin before ``offset``: the caller skips its first records. No batch
-        begins at or after ``end``, or the partition's ``stable_end``. An empty result means that
-        there is nothing yet; None means that the disk has to be read (``read_disk``). Errors:
-        ``OffsetOutOfRange`` below the log start or above the log end, ``TopicNotFound`` when the
-        topic was deleted meanwhile.
+        begins at or after ``end``, or the partition's ``stable_end``. In place of a batch of an
+        aborted transaction comes an empty control batch with its offsets, which readers skip as
+        they skip markers. An empty result means that there is nothing yet; None means that the
+        disk has to be read (``read_disk``). Errors: ``OffsetOutOfRange`` below the log start or
+        above the log end, ``TopicNotFound`` when the topic was deleted meanwhile.
         """
-        _check_range(partition, offset)
-        if offset >= partition.stable_end:
-            return ()
-        batches = self._storage.read_cached(
-            partition.partition_id,
-            offset,
-            min(end, partition.stable_end),
-            bytes_max=bytes_max,
-        )
-        if batches is not None:
-            self.bytes_read += sum(map(len, batches))
+        end = min(end, partition.stable_end)
+        batches = self.read_stored(partition, offset, end, bytes_max=bytes_max)
+        if batches and partition.transactions is not None:
+            return without_aborted(partition.transactions, batches)
         return batches
 
     async def read_disk(
@@ -63,34 +58,59 @@ class Reader:
 
         Errors: those of ``read``, and ``StorageUnavailable``.
         """
+        end = min(end, partition.stable_end)
+        batches = await self.read_stored_disk(partition, offset, end, bytes_max=bytes_max)
+        return without_aborted(partition.transactions, batches)
+
+    def read_stored(
+        self, partition: Partition, offset: int, end: int, *, bytes_max: int
+    ) -> Sequence[Buffer] | None:
+        """Return the batches from ``offset`` on as they are stored, of aborted transactions too.
+
+        ``end`` is ``stable_end`` or lower, or for readers of uncommitted data the high watermark.
+        Otherwise as ``read``.
+        """
         _check_range(partition, offset)
-        if offset >= partition.stable_end:
+        if offset >= end:
+            return ()
+        batches = self._storage.read_cached(
+            partition.partition_id, offset, end, bytes_max=bytes_max
+        )
+        if batches is not None:
+            self.bytes_read += sum(map(len, batches))
+        return batches
+
+    async def read_stored_disk(
+        self, partition: Partition, offset: int, end: int, *, bytes_max: int
+    ) -> Sequence[Buffer]:
+        """Return the same as ``read_stored``, waiting for the disk."""
+        _check_range(partition, offset)
+        if offset >= end:
             return ()
         self.disk_reads += 1
         batches = await self._storage.read(
-            partition.partition_id,
-            offset,
-            min(end, partition.stable_end),
-            bytes_max=bytes_max,
+            partition.partition_id, offset, end, bytes_max=bytes_max
         )
         self.bytes_read += sum(map(len, batches))
         return batches
 
     async def offset_for_time(
-        self, partition: Partition, timestamp_unix_ms: int
+        self, partition: Partition, timestamp_unix_ms: int, end: int | None = None
     ) -> tuple[int, int, int] | None:
         """Return (offset, timestamp, leader epoch) of the first record at or after a time.
 
-        None when there is none. A batch that cannot be decoded answers with its base offset, so
-        that the search never fails because of what one producer wrote.
+        None when there is none, or it is not below ``end``, by default the stable end. A batch that
+        cannot be decoded answers with its base offset, so that the search never fails because of
+        what one producer wrote. As in Kafka, a record of an aborted transaction may be the one.
         """
+        end = partition.stable_end if end is None else end
         base_offset = await self._storage.base_offset_for_time(
             partition.partition_id, timestamp_unix_ms
         )
-        if base_offset is None or base_offset >= partition.stable_end:
+        if base_offset is None or base_offset >= end:
             return None
         offset = max(base_offset, partition.log_start_offset)
-        for batch in await self.read_disk(partition, offset, bytes_max=1):
+        for batch in await self.read_stored_disk(partition, offset, end, bytes_max=1):
             try:
                 self.stored.check(partition, batch)
                 found = first_record_at(batch, timestamp_unix_ms)
@@ -101,8 +121,12 @@ class Reader:
             return max(found[0], offset), found[1], parse_batch_header(batch).leader_epoch
         return None
 
-    async def max_timestamp(self, partition: Partition) -> tuple[int, int, int] | None:
+    async def max_timestamp(
+        self, partition: Partition, end: int | None = None
+    ) -> tuple[int, int, int] | None:
         """Return (offset, timestamp, leader epoch) of the record with the highest timestamp.
+
+        None when it is not below ``end``, by default the stable end.
 
         Found by halving the range of timestamps (63 index searches): asked for rarely
         (KIP-734).
@@ -111,8 +135,8 @@ class Reader:
         while low < high:
             middle = (low + high + 1) // 2
             found = await self._storage.base_offset_for_time(partition.partition_id, middle)
-            if found is None or found >= partition.stable_end:
+            if found is None or found >= partition.high_watermark:
                 high = middle - 1
             else:
                 low = middle
-        return await self.offset_for_time(partition, low)
+        return await self.offset_for_time(partition, low, end)

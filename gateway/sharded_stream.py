@@ -30,6 +30,7 @@ from gateway.topics.internal import internal_topic
 from gateway.topics.manager import Topic, TopicManager
 
 MOVED_PER_APPEND_MAX: Final = 1_000
+_ID_BYTES: Final = 4  # of a partition, at the front of a key
 
 _CONFIGS: Final = {"cleanup.policy": "compact", "max.message.bytes": str(VALUE_BYTES_MAX)}
 
@@ -40,11 +41,14 @@ log = structlog.get_logger()
 
 
 def rule_of_partition_ids(topics: TopicManager, placement: Placement) -> ShardRule:
-    """Return the rule for keys that are partition ids, 4 bytes each; any other is in shard 0."""
+    """Return the rule for keys that begin with a partition id, of 4 bytes; others are in shard 0.
+
+    The keys must not look like the id of a partition that exists.
+    """
 
     def shard_of_id(key: bytes, _value: bytes) -> int:
         try:
-            identity = topics.identify(int.from_bytes(key, "big"))
+            identity = topics.identify(int.from_bytes(key[:_ID_BYTES], "big"))
         except TopicNotFound:
             return 0
         topic = topics.by_uuid(identity.topic_uuid)

@@ -36,11 +36,11 @@ class Receiver(Protocol):
 class Tail:
     """Pushes a partition's batches to a receiver from an offset on, each batch once, in order.
 
-    It moves between the log and the live end by itself. From the log come batches, of which the
-    first may begin before the offset asked for. At the live end nothing is read: a write is held
-    until the loop's next turn and pushed as it is, with all others of the turn, up to
-    ``TAIL_LIVE_BYTES_MAX`` bytes; what is above comes from the log. A paused tail holds no data:
-    it reads on from its position.
+    It moves between the log and the live end by itself, and waits where a transaction is open. From
+    the log come batches, of which the first may begin before the offset asked for. At the live end
+    nothing is read: a write is held until the loop's next turn and pushed as it is, with all others
+    of the turn, up to ``TAIL_LIVE_BYTES_MAX`` bytes; what is above comes from the log. A paused
+    tail holds no data: it reads on from its position.
     """
 
     __slots__ = (
@@ -90,6 +90,15 @@ class Tail:
             self._loop.call_soon(self._push_held)
         held.append(write)
         self._held_bytes = size_bytes
+
+    def on_stable(self) -> None:
+        """See ``gateway.partition.Appended``: what became readable comes from the log."""
+        self.on_gone()
+
+    @property
+    def reads_uncommitted(self) -> bool:
+        """See ``gateway.partition.Appended``."""
+        return False
 
     @property
     def takes_pending(self) -> bool:

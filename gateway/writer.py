@@ -12,7 +12,13 @@ from features.dedup import ProducerSequences
 from gateway.clock import Clock
 from gateway.config.settings import BrokerConfig
 from gateway.errors import GatewayError, StorageUnavailable, as_value
-from gateway.model import COMPRESSION_MASK, BatchHeader, stamp
+from gateway.model import (
+    COMPRESSION_MASK,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    parse_batch_header,
+    stamp,
+)
 from gateway.partition import Partition, Write
 from gateway.records.checks import (
     check_batch,
@@ -22,9 +28,19 @@ from gateway.records.checks import (
     stamp_append_time,
 )
 from gateway.records.compression_frames import check_frame
+from gateway.records.markers import Marker, decode_marker, encode_marker
 from gateway.retention_holds import RetentionHolds
 from gateway.storage import Entry, OnDone, StorageAdapter, Target
 from gateway.topics.configs import TopicSettings
+from gateway.transactional_writes import (
+    IN_TRANSACTION_MASK,
+    NO_TRANSACTIONS,
+    check_marker,
+    check_transaction,
+    pinned_producers,
+    publish_among_transactions,
+    record_transaction,
+)
 from gateway.write_steps import begin_splits, end_held
 
 __all__ = ["Duplicate", "Write", "Writer"]
@@ -70,6 +86,9 @@ class _Pending:
 
 def _publish(write: Write) -> None:
     partition = write.partition
+    if partition.transactions is not None:
+        publish_among_transactions(partition, write)
+        return
     partition.high_watermark = partition.stable_end = write.end_offset
     if partition.waiters:
         for waiter in tuple(partition.waiters):
@@ -98,19 +117,31 @@ class Writer:
         self.duplicates_answered = 0
         self.producers_changed: set[Partition] = set()
 
-    def prepare(self, partition: Partition, batch: bytearray | memoryview) -> Write | Duplicate:
+    def prepare(
+        self,
+        partition: Partition,
+        batch: bytearray | memoryview,
+        *,
+        transaction_version: int = NO_TRANSACTIONS,
+    ) -> Write | Duplicate:
         """Check a client's batch against the topic and the producer's sequence.
 
         ``batch`` is one whole v2 batch and belongs to the broker from here on. Append the result
         before the next turn of the loop and before the partition's next batch.
+        ``transaction_version``: that of the producer's protocol; without it a transactional batch
+        is refused. The caller has asked the coordinator whether the transaction is open.
         Errors: those of ``check_batch``, ``check_timestamps``, ``ProducerSequences.check``,
-        ``RetentionHolds.check_room``, ``check_frame`` or ``check_records`` and, in topics that are
-        compacted, ``check_keys``;
+        ``check_transaction``, ``RetentionHolds.check_room``, ``check_frame`` or ``check_records``
+        and, in topics that are compacted, ``check_keys``;
         ``TopicNotFound`` for a partition whose topic was deleted, ``NotLeader`` for one that moved.
         """
         partition.check_present()
         settings = partition.topic.settings
-        header = check_batch(batch, bytes_max=settings.message_bytes_max)
+        header = check_batch(
+            batch,
+            bytes_max=settings.message_bytes_max,
+            is_transaction_served=transaction_version != NO_TRANSACTIONS,
+        )
         now_unix_ms = self._clock.unix_ms()
         check_timestamps(
             header,
@@ -125,6 +156,8 @@ class Writer:
                 self.duplicates_answered += 1
                 end_offset = known.base_offset + known.record_count
                 return Duplicate(partition, known.base_offset, end_offset)
+        if header.attributes & TRANSACTIONAL_MASK or partition.transactions is not None:
+            check_transaction(partition, header, transaction_version)
         if settings.is_queue or self._holders.stopped:
             self._holders.check_room(partition, len(batch))
         if settings.compacts:
@@ -134,6 +167,21 @@ class Writer:
         if settings.log_append_time:
             header = stamp_append_time(batch, header, now_unix_ms)
         return Write(partition, batch, header)
+
+    def prepare_marker(
+        self, partition: Partition, marker: Marker, *, transaction_version: int
+    ) -> Write | None:
+        """Return the write that ends a producer's transaction in a partition.
+
+        None when the marker was appended before. Append it before the next turn of the loop.
+        Without an open transaction it is appended too, and sets the producer's epoch. Errors:
+        ``ProducerFenced``, ``CoordinatorFenced``; ``TopicNotFound``, ``NotLeader``.
+        """
+        partition.check_present()
+        if not check_marker(partition, marker, transaction_version):
+            return None
+        batch = encode_marker(marker, self._clock.unix_ms())
+        return Write(partition, batch, parse_batch_header(batch))
 
     def _check_inside(
         self, batch: bytearray | memoryview, header: BatchHeader, settings: TopicSettings
@@ -236,12 +284,22 @@ class Writer:
             self.records_appended += header.record_count
             self.bytes_appended += len(write.batch)
             if header.is_idempotent:
-                self._record_producer(write.partition, header, write.base_offset)
+                self._record_producer(write)
 
-    def _record_producer(
-        self, partition: Partition, header: BatchHeader, base_offset: int
-    ) -> None:
-        if partition.producers is None:
-            partition.producers = ProducerSequences(producers_max=self._config.producer_ids_max)
-        partition.producers.record(header, base_offset, self._clock.unix_ms())
+    def _record_producer(self, write: Write) -> None:
+        partition, header = write.partition, write.header
+        producers = partition.producers
+        if producers is None:
+            producers = ProducerSequences(producers_max=self._config.producer_ids_max)
+            partition.producers = producers
+        now_unix_ms = self._clock.unix_ms()
+        if header.attributes & IN_TRANSACTION_MASK:
+            marker = decode_marker(write.batch) if header.is_control else None
+            record_transaction(
+                partition, producers, header, write.base_offset, now_unix_ms, marker
+            )
+        else:
+            producers.record(
+                header, write.base_offset, now_unix_ms, pinned_producers(partition)
+            )
         self.producers_changed.add(partition)

@@ -200,6 +200,8 @@ CODES: Final[dict[type[GatewayError], ErrorCode]] = {
     errors.DuplicateSequence: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
     # Produce answers this one; the transaction APIs answer PRODUCER_FENCED (KIP-588).
     errors.ProducerFenced: ErrorCode.INVALID_PRODUCER_EPOCH,
+    errors.CoordinatorFenced: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    errors.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
     errors.UnknownProducer: ErrorCode.UNKNOWN_PRODUCER_ID,
     errors.Unauthenticated: ErrorCode.SASL_AUTHENTICATION_FAILED,
     errors.Unauthorized: ErrorCode.TOPIC_AUTHORIZATION_FAILED,

@@ -46,9 +46,12 @@ _MAX_TIMESTAMP: Final = struct.Struct(">q")
 _REFUSED_MASK: Final = CONTROL_MASK | TRANSACTIONAL_MASK
 
 
-def check_batch(batch: bytearray | memoryview, *, bytes_max: int) -> BatchHeader:
+def check_batch(
+    batch: bytearray | memoryview, *, bytes_max: int, is_transaction_served: bool = False
+) -> BatchHeader:
     """Return the header of the single batch in ``batch``, checked for a client's write.
 
+    ``is_transaction_served``: a batch may be transactional; its producer then has an id.
     Errors: ``CorruptBatch`` (length, CRC), ``UnsupportedFormat``, ``MessageTooLarge`` (above
     ``bytes_max``), ``InvalidRecord`` (counts or flags that contradict),
     ``UnsupportedCompression``.
@@ -64,7 +67,18 @@ def check_batch(batch: bytearray | memoryview, *, bytes_max: int) -> BatchHeader
         msg = "the batch's CRC-32C does not match its bytes"
         raise CorruptBatch(msg)
     _check_counts(header)
+    if header.attributes & _REFUSED_MASK:
+        _check_transactional(header, is_transaction_served=is_transaction_served)
     return header
+
+
+def _check_transactional(header: BatchHeader, *, is_transaction_served: bool) -> None:
+    if header.is_control or not is_transaction_served:
+        what = "control batch" if header.is_control else "transactional batch"
+        msg = f"a {what} cannot be produced here"
+        raise InvalidRecord(msg)
+    if not header.is_idempotent:
+        raise InvalidRecord("a transactional batch without a producer id")
 
 
 def _check_counts(header: BatchHeader) -> None:
@@ -78,10 +92,6 @@ def _check_counts(header: BatchHeader) -> None:
         raise UnsupportedCompression(msg)
     if not compression and count * RECORD_BYTES_MIN > header.size_bytes - HEADER_BYTES:
         msg = f"{count} records do not fit {header.size_bytes - HEADER_BYTES} bytes"
-        raise InvalidRecord(msg)
-    if header.attributes & _REFUSED_MASK:
-        what = "control batch" if header.is_control else "transactional batch"
-        msg = f"a {what} cannot be produced here"
         raise InvalidRecord(msg)
     if header.is_idempotent and (header.base_sequence < 0 or header.producer_epoch < 0):
         msg = f"producer {header.producer_id} gave no sequence or epoch"

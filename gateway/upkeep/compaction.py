@@ -279,7 +279,9 @@ class Compaction:
             now_unix_ms=self._clock.unix_ms(),
             delete_retention_ms=dirty.topic.settings.delete_retention_ms,
             last_of_producers={
-                producer_id: batch.base_offset for producer_id, _, batch, _ in producers
+                one.producer_id: one.last_batch.base_offset
+                for one in producers
+                if one.last_batch is not None
             },
         )
 

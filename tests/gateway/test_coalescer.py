@@ -344,6 +344,10 @@ class Seen:
     def on_truncated(self) -> None:
         """Nothing more."""
 
+    def on_stable(self) -> None:
+        """Nothing more."""
+
+    reads_uncommitted = False
     takes_pending = False
 
     def on_gone(self) -> None:

@@ -1,4 +1,7 @@
-"""DescribeProducers: API key 61, version 0 (KIP-664). Idempotent producers of partitions."""
+"""DescribeProducers: API key 61, version 0 (KIP-664).
+
+Idempotent producers of partitions, and the first offsets of their open transactions there.
+"""
 
 from typing import Final, TypeAlias
 
@@ -7,7 +10,7 @@ from kafka.protocol.admin import DescribeProducersRequest, DescribeProducersResp
 from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.errors import ErrorCode, code_of
 from adapters.kafka.session import Session
-from features.dedup import SEQUENCE_MODULUS
+from features.dedup import NO_SEQUENCE, SEQUENCE_MODULUS, ActiveProducer
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, public_text
 from gateway.partition import Partition
@@ -54,14 +57,21 @@ def _answer(session: Session, topic_name: str, number: int) -> _Partition:
 def _producers(partition: Partition) -> list[_Producer]:
     if partition.producers is None:
         return []
+    transactions = partition.transactions
+    open_offsets = {} if transactions is None else transactions.open
     return [
         _Producer(
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            last_sequence=(batch.next_sequence - 1) % SEQUENCE_MODULUS,
-            last_timestamp=used_unix_ms,
-            coordinator_epoch=-1,
-            current_txn_start_offset=NO_TRANSACTION,
+            producer_id=one.producer_id,
+            producer_epoch=one.epoch,
+            last_sequence=_last_sequence(one),
+            last_timestamp=one.used_unix_ms,
+            coordinator_epoch=one.coordinator_epoch,
+            current_txn_start_offset=open_offsets.get(one.producer_id, NO_TRANSACTION),
         )
-        for producer_id, epoch, batch, used_unix_ms in partition.producers.active()
+        for one in partition.producers.active()
     ]
+
+
+def _last_sequence(producer: ActiveProducer) -> int:
+    batch = producer.last_batch
+    return NO_SEQUENCE if batch is None else (batch.next_sequence - 1) % SEQUENCE_MODULUS

@@ -107,6 +107,15 @@ class SessionPartition(FetchTarget):
         """See ``gateway.partition.Appended``."""
         self.session.ready.add(self)
 
+    def on_stable(self) -> None:
+        """See ``gateway.partition.Appended``: the request reads again."""
+        self.on_gone()
+
+    @property
+    def reads_uncommitted(self) -> bool:
+        """See ``gateway.partition.Appended``."""
+        return False
+
     @property
     def takes_pending(self) -> bool:
         """See ``gateway.partition.Appended``: the client asks the next owner."""
