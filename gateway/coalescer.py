@@ -10,7 +10,9 @@ figures, and says when a run learns its offset.
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Final
+from weakref import WeakValueDictionary
 
 from gateway.broker import Broker
 from gateway.errors import (
@@ -20,7 +22,17 @@ from gateway.errors import (
     StorageUnavailable,
     as_value,
 )
-from gateway.model import HEADER_BYTES, TIMESTAMP_TYPE_MASK, parse_batch_header
+from gateway.fan_out_write import FanOutWrite
+from gateway.model import HEADER_BYTES, parse_batch_header
+from gateway.open_round import (
+    BATCH_BYTES_MAX,
+    BATCH_RECORDS_MAX,
+    OpenBatch,
+    OpenRound,
+    TargetGroup,
+    batch_attributes,
+    batch_bytes_max,
+)
 from gateway.partition import Partition, Write
 from gateway.records.codec import encode_runs
 from gateway.records.record_run import RecordRun, Run
@@ -28,30 +40,22 @@ from gateway.storage import OnDone
 from gateway.topics.manager import Topic
 from gateway.write_steps import take_runs
 
-BATCH_RECORDS_MAX: Final = 256
-BATCH_BYTES_MAX: Final = 65_536
+__all__ = [
+    "BATCH_BYTES_MAX",
+    "BATCH_RECORDS_MAX",
+    "ROUND_BYTES_MAX",
+    "AnyPart",
+    "Coalescer",
+    "Part",
+    "TargetGroup",
+    "batch_bytes_max",
+    "call_all",
+]
+
 ROUND_BYTES_MAX: Final = 1_048_576
 
 Part = tuple[Partition, Run]
-
-
-class _Batch:
-    """Batch being gathered: runs, or parts of runs, and the whole run of each."""
-
-    __slots__ = ("bytes_max", "record_count", "runs", "size_bytes", "whole_runs")
-
-    def __init__(self, bytes_max: int) -> None:
-        self.bytes_max = bytes_max
-        self.runs: list[Run] = []
-        self.whole_runs: list[Run] = []
-        self.record_count = 0
-        self.size_bytes = HEADER_BYTES
-
-    def add_piece(self, piece: Run, whole: Run) -> None:
-        self.runs.append(piece)
-        self.whole_runs.append(whole)
-        self.record_count += len(piece.values)
-        self.size_bytes += piece.size_bytes
+AnyPart = tuple[Partition | TargetGroup, Run]
 
 
 class Coalescer:
@@ -65,7 +69,7 @@ class Coalescer:
         self._broker = broker
         self._reserved = reserved
         self._loop = asyncio.get_running_loop()
-        self._open: dict[Partition, list[_Batch]] = {}
+        self._round = OpenRound()
         self._open_bytes = 0
         self._waiting: list[OnDone] = []  # of the open round, in order of ``add``
         self._is_scheduled = False
@@ -73,6 +77,9 @@ class Coalescer:
         self.before_seal: list[Callable[[], None]] = []
         """Callbacks that run before a round is appended; the runs that they add belong to it."""
         self.rounds_appended = 0
+        self._groups: WeakValueDictionary[tuple[Partition, ...], TargetGroup] = (
+            WeakValueDictionary()
+        )
         broker.before_delete.append(self._seal_topic)
         broker.placement.before_release.append(self._seal_shards)
 
@@ -84,15 +91,40 @@ class Coalescer:
             ((partition, run),), on_done = take_runs(self._broker.write_steps, parts, on_done)
         if self._open_bytes >= ROUND_BYTES_MAX:
             self.seal()
-        self._place(partition, run)
+        self._round.place(partition, run)
         self._wait(on_done, run.size_bytes)
 
-    def add_many(self, parts: Sequence[Part], on_done: OnDone, *, as_is: bool = False) -> None:
+    def group(self, partitions: Iterable[Partition]) -> Partition | TargetGroup:
+        """Return what ``add_many`` takes for a run that goes to all of ``partitions``.
+
+        It is stored once for all. Equal groups are one object while anybody holds it; one
+        partition is a group by itself.
+        """
+        members = tuple(dict.fromkeys(partitions))
+        if len(members) == 1:
+            return members[0]
+        found = self._groups.get(members)
+        if found is None:
+            found = self._groups[members] = TargetGroup(members)
+        return found
+
+    def join(self, parts: Iterable[Part]) -> list[AnyPart]:
+        """Return parts with neighbouring parts of the same run joined, to be stored once."""
+        joined: list[AnyPart] = []
+        for _, some in groupby(parts, key=lambda part: id(part[1])):
+            partitions, runs = zip(*some, strict=True)
+            joined.append((self.group(partitions), runs[0]))
+        return joined
+
+    def add_many(
+        self, parts: Sequence[AnyPart], on_done: OnDone, *, as_is: bool = False
+    ) -> None:
         """Put runs into the open round: all of them are appended as one, or none.
 
-        A run that is too large for a batch is cut; its offsets still follow each other without
-        a gap. Timestamps must be between 0 and the node's own time, so that nothing is left to
-        check when the round is appended. ``RecordRun.base_offset`` is set by that append.
+        A run for a ``group`` is stored once. A run that is too large for a batch is cut; its
+        offsets still follow each other without a gap. Timestamps must be between 0 and the node's
+        own time, so that nothing is left to check when the round is appended.
+        ``RecordRun.base_offset`` is set by that append, of a group to the first partition's.
         ``on_done`` runs once, after this has returned. After a refused append (a full disk) the
         callbacks run in reverse order of ``add``, so that each publisher can undo its changes.
         Runs that were added earlier may be refused during this call, when their round is full.
@@ -108,17 +140,25 @@ class Coalescer:
             self._loop.call_soon(on_done, None)
             return
         is_stepped = False
-        for partition, run in parts:
-            self.check(partition, run)
-            if partition.topic.settings.has_write_steps or run.deliver_at_unix_ms is not None:
+        for target, run in parts:
+            if isinstance(target, TargetGroup):
+                self._check_group(target, run)
+                has_steps = target.has_write_steps
+            else:
+                self.check(target, run)
+                has_steps = target.topic.settings.has_write_steps
+            if has_steps or run.deliver_at_unix_ms is not None:
                 is_stepped = not as_is
         if is_stepped:
-            parts, on_done = take_runs(self._broker.write_steps, parts, on_done)
+            parts, on_done = self._take(parts, on_done)
         size_bytes = sum([run.size_bytes for _, run in parts])
         if self._open_bytes >= ROUND_BYTES_MAX:
             self.seal()
-        for partition, run in parts:
-            self._place(partition, run)
+        for target, run in parts:
+            if isinstance(target, TargetGroup):
+                size_bytes += self._round.place_in_all(target, run)
+            else:
+                self._round.place(target, run)
         self._wait(on_done, size_bytes)
 
     def _wait(self, on_done: OnDone, size_bytes: int) -> None:
@@ -153,26 +193,45 @@ class Coalescer:
         if settings.is_queue or holders.stopped:
             holders.check_room(partition, run.size_bytes)
 
-    def _place(self, partition: Partition, run: Run) -> None:
-        batches = self._open.get(partition)
-        if batches is None:
-            batches = self._open[partition] = [_Batch(batch_bytes_max(partition))]
-        batch = batches[-1]
-        bytes_max = batch.bytes_max
-        count = len(run.values)
-        record_count = batch.record_count + count
-        size_bytes = batch.size_bytes + run.size_bytes
-        if record_count <= BATCH_RECORDS_MAX and size_bytes <= bytes_max:
-            batch.runs.append(run)
-            batch.whole_runs.append(run)
-            batch.record_count = record_count
-            batch.size_bytes = size_bytes
-            return
-        for piece in _pieces(run, bytes_max - HEADER_BYTES):
-            if batch.record_count:
-                batch = _Batch(bytes_max)
-                batches.append(batch)
-            batch.add_piece(piece, run)
+    def _check_group(self, group: TargetGroup, run: Run) -> None:
+        """Raise what ``check`` would raise for a run and any partition of a group."""
+        if group.round is not self._round or group.open_batches[0] is None:
+            for partition in group.partitions:
+                partition.check_present()
+            group.begin(self._round)
+        record_bytes_max = group.message_bytes_max - HEADER_BYTES
+        if (
+            (run.size_bytes > record_bytes_max and run.largest_bytes > record_bytes_max)
+            or (group.compacts and run.key is None)
+            or group.is_room_bounded
+            or self._broker.holders.stopped
+        ):
+            for partition in group.partitions:
+                self.check(partition, run)
+
+    def _take(self, parts: Sequence[AnyPart], on_done: OnDone) -> tuple[list[AnyPart], OnDone]:
+        """Return parts as the steps of the write path have them; see ``take_runs``.
+
+        Partitions of a group that a step may hold something back for get parts of their own.
+        """
+        spread: list[AnyPart] = []
+        for target, run in parts:
+            if isinstance(target, TargetGroup):
+                alone, rest = target.by_steps(is_delayed=run.deliver_at_unix_ms is not None)
+                spread += [(partition, run) for partition in alone]
+                if rest:
+                    spread.append((self.group(rest), run))
+            else:
+                spread.append((target, run))
+        single = [
+            (target, run) for target, run in spread if not isinstance(target, TargetGroup)
+        ]
+        taken, on_done = take_runs(self._broker.write_steps, single, on_done)
+        following = iter(taken)
+        found: list[AnyPart] = [
+            part if isinstance(part[0], TargetGroup) else next(following) for part in spread
+        ]
+        return found, on_done
 
     def _end_tick(self) -> None:
         self._is_scheduled = False
@@ -186,7 +245,7 @@ class Coalescer:
     def _seal_topic(self, topic: Topic) -> None:
         """Append the open runs of a topic before it is deleted."""
         self._fill()
-        if any(partition.topic is topic for partition in self._open):
+        if any(partition.topic is topic for partition in self._round.latest):
             self.seal()
 
     def _seal_shards(self, _shards: Collection[int]) -> None:
@@ -213,15 +272,12 @@ class Coalescer:
     def _append_open(self) -> None:
         if not self._waiting:
             return
-        parts, self._open = self._open, {}
+        batches = self._round.end()
+        self._round = OpenRound()
         waiting, self._waiting = self._waiting, []
         self._open_bytes = 0
         try:
-            writes = [
-                _to_write(partition, batch)
-                for partition, part in parts.items()
-                for batch in part
-            ]
+            writes = list(map(_to_write, batches))
         except Exception:  # a bug of one who put, which must not leave all others waiting
             _refuse(waiting, StorageUnavailable("what was to be kept with this cannot be"))
             raise
@@ -239,7 +295,6 @@ class Coalescer:
             _refuse(told, StorageUnavailable("what was to be kept cannot be"))
             raise
         self.rounds_appended += 1
-        batches = (batch for part in parts.values() for batch in part)
         for write, batch in zip(writes, batches, strict=True):
             _locate(write, batch)
 
@@ -280,29 +335,22 @@ def call_all(waiting: Iterable[OnDone], error: StorageUnavailable | None) -> Non
             del fault  # its traceback holds this frame
 
 
-def batch_bytes_max(partition: Partition) -> int:
-    """Return the largest size of a batch for a partition, header included."""
-    return min(BATCH_BYTES_MAX, partition.topic.settings.message_bytes_max)
-
-
 def _refuse(waiting: list[OnDone], error: GatewayError) -> None:
     if not isinstance(error, StorageUnavailable):
         error = StorageUnavailable(str(error))
     call_all(reversed(waiting), error)
 
 
-def _pieces(run: Run, bytes_max: int) -> Iterable[Run]:
-    """Return the pieces of a run: each fits a batch, or is a single record."""
-    if len(run.values) <= BATCH_RECORDS_MAX and run.size_bytes <= bytes_max:
-        return (run,)
-    return run.pieces(records_max=BATCH_RECORDS_MAX, bytes_max=bytes_max)
-
-
-def _to_write(partition: Partition, batch: _Batch) -> Write:
-    attributes = TIMESTAMP_TYPE_MASK if partition.topic.settings.log_append_time else 0
-    data = encode_runs(batch.runs, attributes=attributes)
+def _to_write(batch: OpenBatch) -> Write:
+    partitions = batch.partitions
+    data = encode_runs(batch.runs, attributes=batch_attributes(partitions[0]))
     # Our own batch needs none of the checks that a client's does.
-    write = Write(partition, data, parse_batch_header(data))
+    header = parse_batch_header(data)
+    write = (
+        Write(partitions[0], data, header)
+        if len(partitions) == 1
+        else FanOutWrite(partitions, data, header)
+    )
     write.runs = _record_runs(batch.runs)
     return write
 
@@ -318,7 +366,7 @@ def _record_runs(runs: list[Run]) -> list[RecordRun] | None:
     return found
 
 
-def _locate(write: Write, batch: _Batch) -> None:
+def _locate(write: Write, batch: OpenBatch) -> None:
     """Set the offsets of a batch's runs, for their publishers and for live readers."""
     offset = write.base_offset
     natives: list[tuple[int, object]] | None = []
@@ -331,3 +379,5 @@ def _locate(write: Write, batch: _Batch) -> None:
         elif natives is not None:
             natives.append((whole.base_offset, whole.native))
     write.natives = natives
+    if isinstance(write, FanOutWrite):
+        write.show()

@@ -35,7 +35,7 @@ class Waiter:
 
     def on_appended(self, write: Write) -> None:
         """See ``gateway.partition.Appended``."""
-        self._bytes_missing -= len(write.batch)
+        self._bytes_missing -= write.size_bytes
         if self._bytes_missing <= 0:
             self.on_gone()
 

@@ -250,7 +250,7 @@ class _Node:
         stack.callback(delays.close)
         queues = await start_queues(broker, topics, clock, metadata, settings, stack)
         publisher = await start_exchanges(
-            metadata, topics, broker, queues.coalescer, clock, settings, stack
+            metadata, topics, broker, queues.coalescer, queues.transfers, clock, settings, stack
         )
         ArchiveHolds(broker, topics, cursors).start()
         await self._start_cleaning(broker, topics, clock, stack)

@@ -141,9 +141,11 @@ class Write:
 
     ``runs`` are the runs that the batch was encoded from, in order, so that live readers need not
     decode it; None for a batch that a client encoded.
+
+    ``further`` are the writes of the same batch to other partitions: ``gateway.fan_out_write``.
     """
 
-    __slots__ = ("base_offset", "batch", "header", "natives", "partition", "runs")
+    __slots__ = ("base_offset", "batch", "further", "header", "natives", "partition", "runs")
 
     is_split: ClassVar[bool] = False
     """Whether a step of the write path holds records back: ``gateway.write_steps.SplitWrite``."""
@@ -157,6 +159,12 @@ class Write:
         self.base_offset = -1
         self.natives: Sequence[tuple[int, object]] | None = None
         self.runs: Sequence[RecordRun] | None = None
+        self.further: Sequence[Write] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the batch."""
+        return len(self.batch)
 
     @property
     def offset_count(self) -> int:

@@ -71,6 +71,11 @@ def shard_of_client(namespace: str, client_id: str, shard_count: int) -> int:
     return _shard_of_name(namespace, client_id, shard_count)
 
 
+def shard_of_exchange(namespace: str, name: str, shard_count: int) -> int:
+    """Return the shard that keeps the order of an exchange's messages for other nodes."""
+    return _shard_of_name(namespace, name, shard_count)
+
+
 def shard_of_share(name: str, topic_filter: str, shard_count: int) -> int:
     """Return the shard that holds a shared subscription, ``$share/<name>/<filter>``."""
     return _shard_of_name(name, topic_filter, shard_count)

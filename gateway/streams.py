@@ -15,7 +15,7 @@ from typing import Final
 
 from gateway.broker import Broker
 from gateway.clock import Clock
-from gateway.coalescer import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, Coalescer, Part
+from gateway.coalescer import BATCH_BYTES_MAX, BATCH_RECORDS_MAX, AnyPart, Coalescer, Part
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.model import parse_batch_header
 from gateway.partition import Partition
@@ -121,7 +121,7 @@ class InternalStream:
         items: Sequence[Item],
         on_done: OnDone,
         *,
-        beside: Sequence[Part] = (),
+        beside: Sequence[AnyPart] = (),
         coalescer: Coalescer | None = None,
         as_is: bool = False,
     ) -> None:
@@ -139,9 +139,8 @@ class InternalStream:
         """
         assert self.is_loaded, "load comes first"
         undo: list[Item] = []
-        parts = self.parts(items)
-        parts += beside
         on_kept = partial(self._done, undo, on_done)
+        parts = [*self.parts(items), *beside]
         (coalescer or self._coalescer).add_many(parts, on_kept, as_is=as_is)
         # Only now: room for this run may have been made by refusing, and undoing, earlier ones.
         undo += self.apply(items)

@@ -82,7 +82,7 @@ class Tail:
             return
         held = self._held
         next_offset = held[-1].end_offset if held else self.offset
-        size_bytes = self._held_bytes + len(write.batch)
+        size_bytes = self._held_bytes + write.size_bytes
         if write.base_offset != next_offset or size_bytes > TAIL_LIVE_BYTES_MAX:
             self.on_gone()  # a tail that was asked to begin further on, or one that is full
             return

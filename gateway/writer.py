@@ -12,6 +12,7 @@ from features.dedup import ProducerSequences
 from gateway.clock import Clock
 from gateway.config.settings import BrokerConfig
 from gateway.errors import GatewayError, StorageUnavailable, as_value
+from gateway.fan_out_write import FanOutWrite
 from gateway.model import (
     COMPRESSION_MASK,
     TRANSACTIONAL_MASK,
@@ -75,6 +76,8 @@ class _Pending:
         if error is None:
             for write in self.writes:
                 _publish(write)
+                for further in write.further:
+                    _publish(further)
         try:
             self.on_done(error)
             for follower in self.followers or ():
@@ -93,6 +96,12 @@ def _publish(write: Write) -> None:
     if partition.waiters:
         for waiter in tuple(partition.waiters):
             waiter.on_appended(write)
+
+
+def _take_offsets_back(writes: Sequence[Write]) -> None:
+    for write in reversed(writes):
+        for one in (write, *write.further):
+            one.partition.log_end_offset = one.base_offset
 
 
 class Writer:
@@ -207,11 +216,16 @@ class Writer:
                 return
             if write.partition.moved_to is not None:
                 write.partition.check_present()
+            if isinstance(write, FanOutWrite):
+                write.check_present()
         entries = []
         for write in writes:
             partition = write.partition
             write.base_offset = base_offset = partition.log_end_offset
             partition.log_end_offset = write.end_offset
+            if isinstance(write, FanOutWrite):
+                entries += write.locate()
+                continue
             stamp(write.batch, base_offset, partition.leader_epoch)
             entries.append(
                 Entry(
@@ -225,8 +239,7 @@ class Writer:
         try:
             self._storage.enqueue(entries, pending.done, reserved=reserved)
         except BaseException:
-            for write in reversed(writes):
-                write.partition.log_end_offset = write.base_offset
+            _take_offsets_back(writes)
             raise
         self.pending.append(pending)
         self._count(writes)

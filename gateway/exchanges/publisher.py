@@ -1,57 +1,79 @@
 """Publishing through an exchange: one atomic append to all topics that a message goes to."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from weakref import WeakKeyDictionary
 
 import structlog
 
 from features.routing.model import Binding, Message
-from features.routing.router import Route
+from features.routing.router import Route, TargetSet
 from gateway.broker import Broker
 from gateway.clock import Clock
-from gateway.coalescer import Coalescer, Part
-from gateway.errors import GatewayError, PolicyViolation, StorageUnavailable
+from gateway.coalescer import Coalescer, TargetGroup
+from gateway.errors import GatewayError, NotLeader, PolicyViolation, StorageUnavailable
 from gateway.exchanges.history import Histories, Publication
 from gateway.exchanges.manager import Exchanges
 from gateway.exchanges.model import ExchangeName
 from gateway.model import TopicName
+from gateway.partition import Partition
 from gateway.records.codec import encode_headers
 from gateway.records.record_run import RecordRun
-from gateway.slots import partition_for_key
+from gateway.slots import partition_for_key, shard_of_exchange
 from gateway.storage import OnDone
 from gateway.topics.manager import Topic, TopicManager
+from gateway.transfer.payload import Addressed
+from gateway.transfer.transfers import Transfers
 
 __all__ = ["Message", "Publication", "Publisher"]
 
 _log = structlog.get_logger()
 
 
+class _Plan:
+    """Topics of a route; ``group`` are their partitions when each has only one."""
+
+    __slots__ = ("group", "revision", "topics")
+
+    def __init__(self, revision: int, topics: list[Topic]) -> None:
+        self.revision = revision
+        self.topics = topics
+        self.group: Partition | TargetGroup | None = None
+
+
 class Publisher:
     """Publishes through exchanges. Loop only."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - the parts of the kernel that it needs
         self,
         exchanges: Exchanges,
         topics: TopicManager,
         broker: Broker,
         coalescer: Coalescer,
+        transfers: Transfers,
         clock: Clock,
     ) -> None:
         self.exchanges = exchanges
         self._topics = topics
         self._broker = broker
         self._coalescer = coalescer
+        self._transfers = transfers
         self._clock = clock
         self._config = exchanges.config
         self._loop = asyncio.get_running_loop()
         self._histories = Histories(exchanges, exchanges.config.history_bytes_max)
+        self._plans: WeakKeyDictionary[TargetSet, dict[str, _Plan]] = WeakKeyDictionary()
         exchanges.on_bound.append(self._replay)
         exchanges.on_deleted.append(self._histories.forget)
+        broker.placement.on_change.append(self._forget_plans)
 
     def publish(
         self, exchange: ExchangeName, publication: Publication, on_done: OnDone
     ) -> list[Topic]:
         """Append messages to every topic that they go to, all in one append or none.
+
+        In this node's log they are stored once for all topics. Topics of other nodes get them
+        later, once: ``gateway.transfer``.
 
         Return the topics, sorted by name; without one the messages are unroutable and nothing is
         appended. ``on_done`` runs once, after this has returned, when the append is durable.
@@ -59,20 +81,38 @@ class Publisher:
         ``PolicyViolation`` above `exchange.targets_max` topics.
         """
         route = self.exchanges.route(exchange, publication.routed)
-        topics = self.targets(exchange.namespace, route)
-        self._append(topics, publication, on_done)
+        plan = self._plan(exchange.namespace, route)
+        self._append(exchange, plan, publication, on_done)
         for name in route.remembered:
             self._histories.put(ExchangeName(exchange.namespace, name), publication)
-        return topics
+        return plan.topics
 
     def targets(self, namespace: str, route: Route) -> list[Topic]:
         """Return the topics of a route, without names that are no topics or are internal."""
         found = (self._topics.find(TopicName(namespace, name)) for name in route.targets)
         return [topic for topic in found if topic is not None and not topic.is_internal]
 
+    def _plan(self, namespace: str, route: Route) -> _Plan:
+        """Return the topics of a route; equal routes share it until a topic changes."""
+        plans = self._plans.setdefault(route.targets, {})
+        plan = plans.get(namespace)
+        revision = self._topics.revision
+        if plan is None or plan.revision != revision:
+            plan = plans[namespace] = _Plan(revision, self.targets(namespace, route))
+        return plan
+
+    def _forget_plans(self, _shards: Collection[int]) -> None:
+        """Forget the partitions of plans: one that comes back is another object."""
+        self._plans.clear()
+
     def _append(
-        self, topics: Sequence[Topic], publication: Publication, on_done: OnDone
+        self,
+        exchange: ExchangeName,
+        plan: _Plan,
+        publication: Publication,
+        on_done: OnDone,
     ) -> None:
+        topics = plan.topics
         if not topics:
             self._loop.call_soon(on_done, None)
             return
@@ -81,7 +121,57 @@ class Publisher:
                 f"the messages go to {len(topics)} topics, "
                 f"exchange.targets_max is {self._config.targets_max}"
             )
-        self._coalescer.add_many(self._parts(topics, publication), on_done)
+        run = RecordRun(
+            publication.record_key,
+            publication.values,
+            encode_headers(publication.headers),
+            self._clock.unix_ms(),
+        )
+        if self._transfers.in_one_log:
+            self._coalescer.add_many([(self._group(plan, run.key), run)], on_done)
+        else:
+            self._append_across(exchange, topics, run, on_done)
+
+    def _group(self, plan: _Plan, key: bytes | None) -> Partition | TargetGroup:
+        group = plan.group
+        if group is None:
+            partition = self._broker.partition
+            group = self._coalescer.group(
+                partition(topic, _number(topic, key)) for topic in plan.topics
+            )
+            if all(len(topic.partition_ids) == 1 for topic in plan.topics):
+                plan.group = group
+        return group
+
+    def _append_across(
+        self, exchange: ExchangeName, topics: Sequence[Topic], run: RecordRun, on_done: OnDone
+    ) -> None:
+        """Append to partitions of which other nodes may own some, as one decision."""
+        transfers = self._transfers
+        source = self._source(exchange)
+        addressed = [Addressed(topic, _number(topic, run.key), run) for topic in topics]
+        for one in addressed:
+            transfers.check(one, self._coalescer)
+        if all(transfers.is_direct(source, one.topic, one.number) for one in addressed):
+            partition = self._broker.partition
+            group = self._coalescer.group(partition(one.topic, one.number) for one in addressed)
+            self._coalescer.add_many([(group, run)], on_done)
+        else:
+            transfers.append(source, addressed, on_done, coalescer=self._coalescer)
+
+    def _source(self, exchange: ExchangeName) -> int:
+        """Return the shard of this node that keeps the order of an exchange's messages.
+
+        Error: ``NotLeader`` when no shard is open.
+        """
+        count = self._broker.placement.shard_count
+        first = shard_of_exchange(exchange.namespace, exchange.name, count)
+        opened = self._transfers.open_shards
+        for distance in range(count):
+            shard = (first + distance) % count
+            if shard in opened:
+                return shard
+        raise NotLeader("this node has no shard to publish from")
 
     def _replay(self, namespace: str, binding: Binding) -> None:
         """Append what a recent-history exchange remembers to a new destination of it."""
@@ -92,26 +182,21 @@ class Publisher:
             try:
                 if destination.is_exchange:
                     route = self.exchanges.follow(namespace, destination.name, routed)
-                    topics = self.targets(namespace, route)
+                    plan = self._plan(namespace, route)
                 else:
-                    topics = [self._topics.get(TopicName(namespace, destination.name))]
-                self._append(topics, publication, _ignore)
+                    topic = self._topics.get(TopicName(namespace, destination.name))
+                    plan = _Plan(self._topics.revision, [topic])
+                source = ExchangeName(namespace, binding.source)
+                self._append(source, plan, publication, _ignore)
             except GatewayError as error:
                 _log.warning(
                     "recent history not replayed", exchange=binding.source, error=str(error)
                 )
 
-    def _parts(self, topics: Sequence[Topic], publication: Publication) -> list[Part]:
-        key = publication.record_key
-        headers = encode_headers(publication.headers)
-        now_unix_ms = self._clock.unix_ms()
-        parts: list[Part] = []
-        for topic in topics:
-            count = len(topic.partition_ids)
-            number = 0 if count == 1 or key is None else partition_for_key(key, count)
-            partition = self._broker.partition(topic, number)
-            parts.append((partition, RecordRun(key, publication.values, headers, now_unix_ms)))
-        return parts
+
+def _number(topic: Topic, key: bytes | None) -> int:
+    count = len(topic.partition_ids)
+    return 0 if key is None else partition_for_key(key, count)
 
 
 def _ignore(_error: StorageUnavailable | None) -> None:

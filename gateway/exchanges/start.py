@@ -11,6 +11,7 @@ from gateway.exchanges.manager import Exchanges
 from gateway.exchanges.publisher import Publisher
 from gateway.metadata.store import MetadataStore
 from gateway.topics.manager import TopicManager
+from gateway.transfer.transfers import Transfers
 
 
 async def start_exchanges(  # noqa: PLR0913, PLR0917 - the parts of the kernel that they need
@@ -18,6 +19,7 @@ async def start_exchanges(  # noqa: PLR0913, PLR0917 - the parts of the kernel t
     topics: TopicManager,
     broker: Broker,
     coalescer: Coalescer,
+    transfers: Transfers,
     clock: Clock,
     settings: Settings,
     stack: AsyncExitStack,
@@ -30,4 +32,4 @@ async def start_exchanges(  # noqa: PLR0913, PLR0917 - the parts of the kernel t
     exchanges = await Exchanges.open(metadata, topics, clock, settings.exchange)
     stack.push_async_callback(exchanges.close)
     await make_exchanges(exchanges, settings.exchanges, settings.bindings)
-    return Publisher(exchanges, topics, broker, coalescer, clock)
+    return Publisher(exchanges, topics, broker, coalescer, transfers, clock)

@@ -121,6 +121,11 @@ class QueueManager:
         return self._context.messages
 
     @property
+    def transfers(self) -> Transfers:
+        """Transfers to other nodes' logs."""
+        return self._context.transfers
+
+    @property
     def counters(self) -> QueueCounters:
         """Counters of messages since the start."""
         return self._context.counters

@@ -18,7 +18,7 @@ import structlog
 from features.transfer import Effect, Incoming, Intent, Outgoing
 from gateway.broker import Broker
 from gateway.clock import Clock
-from gateway.coalescer import Coalescer, Part
+from gateway.coalescer import AnyPart, Coalescer, Part
 from gateway.errors import GatewayError, NotLeader, Overloaded, StorageUnavailable
 from gateway.model import DEFAULT_NAMESPACE, TopicName
 from gateway.placement import shard_of
@@ -172,6 +172,7 @@ class Transfers:
     ) -> None:
         """Append records for any partitions, and what is ``beside`` in this log, as one decision.
 
+        Neighbouring records with the same run are stored once in this log.
         ``source`` is the shard of ``beside``, and that the order of records is kept for. It is
         appended when this returns, and durable when ``on_done`` runs: other nodes have their
         records by then or get them later. Errors, with nothing changed: as
@@ -180,31 +181,43 @@ class Transfers:
         broker = self._broker
         if self.in_one_log:
             parts = [(broker.partition(topic, n), run) for topic, n, run in addressed]
-            coalescer.add_many([*parts, *beside], on_done, as_is=True)
+            coalescer.add_many([*coalescer.join(parts), *beside], on_done, as_is=True)
             coalescer.seal()
             return
         shard = self._shards.get(source)
         if shard is None:
             raise NotLeader(f"shard {source} is another node's, or is being opened")
-        parts = list(beside)
+        local: list[Part] = []
         away: defaultdict[int, list[Addressed]] = defaultdict(list)
         for one in addressed:
-            target = shard_of(one.topic, one.number, broker.placement)
-            if broker.placement.owns(target) and not shard.outgoing.is_open(target):
-                parts.append((broker.partition(one.topic, one.number), one.run))
+            if self.is_direct(source, one.topic, one.number):
+                local.append((broker.partition(one.topic, one.number), one.run))
             else:
-                away[target].append(one)
+                away[shard_of(one.topic, one.number, broker.placement)].append(one)
+        here = [*beside, *coalescer.join(local)]
         if away:
-            self._begin(shard, away, parts, on_done, coalescer)
+            self._begin(shard, away, here, on_done, coalescer)
         else:
-            coalescer.add_many(parts, on_done, as_is=True)
+            coalescer.add_many(here, on_done, as_is=True)
         coalescer.seal()
+
+    def is_direct(self, source: int, topic: Topic, number: int) -> bool:
+        """Return whether records of a source for a partition are appended to this log at once.
+
+        Otherwise the partition is another node's, or earlier records of the source wait for it.
+        """
+        if self.in_one_log:
+            return True
+        target = shard_of(topic, number, self._broker.placement)
+        shard = self._shards.get(source)
+        is_open = shard is not None and shard.outgoing.is_open(target)
+        return self._broker.placement.owns(target) and not is_open
 
     def _begin(
         self,
         shard: TransferShard,
         away: dict[int, list[Addressed]],
-        beside: Sequence[Part],
+        beside: Sequence[AnyPart],
         on_done: OnDone,
         coalescer: Coalescer,
     ) -> None:

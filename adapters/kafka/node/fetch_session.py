@@ -101,7 +101,7 @@ class SessionPartition(FetchTarget):
         if session.waiter is None:
             write.partition.waiters.discard(self)
         else:
-            session.waiter.count(len(write.batch))
+            session.waiter.count(write.size_bytes)
 
     def on_truncated(self) -> None:
         """See ``gateway.partition.Appended``."""

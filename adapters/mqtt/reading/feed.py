@@ -135,7 +135,7 @@ class Feed:
                         if is_new:
                             new.append(run)
                             end = max(end, offset)
-                self._keep(write.base_offset, runs, len(write.batch))
+                self._keep(write.base_offset, runs, write.size_bytes)
                 self._hand_out(new)
             self._advance(end, write.batch, natives or ())
         return True

@@ -10,6 +10,7 @@ from gateway.exchanges.manager import Exchanges
 from gateway.exchanges.model import ExchangeName
 from gateway.exchanges.publisher import Publication, Publisher
 from gateway.model import TopicName
+from gateway.transfer.transfers import Transfers
 from tests.gateway.kernel_in_memory import House, outcome
 
 FANOUT = ExchangeName("default", "amq.fanout")
@@ -19,8 +20,10 @@ RECENT = ExchangeName("default", "recent")
 async def open_publisher(house: House, **bounds: int) -> Publisher:
     config = ExchangeConfig(**bounds)
     exchanges = await Exchanges.open(house.metadata, house.topics, house.clock, config)
-    coalescer = Coalescer(house.broker)
-    return Publisher(exchanges, house.topics, house.broker, coalescer, house.clock)
+    transfers = Transfers(house.broker, house.topics, house.clock)
+    return Publisher(
+        exchanges, house.topics, house.broker, Coalescer(house.broker), transfers, house.clock
+    )
 
 
 async def bind(publisher: Publisher, source: str, *topics: str, key: str = "") -> None:
@@ -71,6 +74,36 @@ async def test_a_message_is_in_every_topic_in_one_append(house: House) -> None:
     partition = house.broker.partition(house.topics.get(TopicName("default", "a")), 0)
     record = house.batches(partition)[0][0]
     assert (record.key, list(record.headers)) == (b"k", [("h", b"1")])
+
+
+async def test_a_message_for_many_topics_is_stored_once(house: House) -> None:
+    publisher = await open_publisher(house)
+    names = [f"q{number:03}" for number in range(100)]
+    for name in names:
+        await house.topic(name)
+    await house.topic("parted", 8)
+    await bind(publisher, "amq.fanout", *names, "parted")
+
+    assert await publish(publisher, FANOUT, b"1", key="k") == sorted([*names, "parted"])
+    await publish(publisher, FANOUT, b"2", key="k")
+
+    assert [len(one.targets) for one in house.storage.scan(0)] == [101, 101]
+    assert all(values_of(house, name) == [b"1", b"2"] for name in [*names, "parted"])
+
+
+async def test_a_changed_topic_changes_what_a_route_means(house: House) -> None:
+    publisher = await open_publisher(house)
+    for name in ("a", "b"):
+        await house.topic(name)
+    await bind(publisher, "amq.fanout", "a", "b")
+    await publish(publisher, FANOUT, b"1")
+    await house.topics.delete(TopicName("default", "a"))
+    await house.topic("a")
+    await bind(publisher, "amq.fanout", "a")
+
+    assert await publish(publisher, FANOUT, b"2") == ["a", "b"]
+
+    assert (values_of(house, "a"), values_of(house, "b")) == ([b"2"], [b"1", b"2"])
 
 
 async def test_a_refused_topic_refuses_all(house: House) -> None:
