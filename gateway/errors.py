@@ -33,6 +33,10 @@ class GatewayError(Exception):
     retriable = False
 
 
+class InvalidSettings(GatewayError):
+    """Settings cannot be used. One line per bad key, its path first."""
+
+
 class PeerError(GatewayError):
     """Protocol violation of a peer: answer its code where there is one, then close."""
 

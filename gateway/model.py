@@ -17,6 +17,8 @@ Buffer = bytes | bytearray | memoryview
 Headers = Sequence[tuple[str, bytes | None]]
 
 DEFAULT_NAMESPACE: Final = "default"
+DEFAULT_GROUP: Final = "@queue"
+"""Queue group of a queue that SQS, AMQP and JMS share."""
 NAME_CHARS_MAX: Final = 249
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 

@@ -128,6 +128,9 @@ def _settings(
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
         where = ".".join(map(str, detail["loc"]))
+        if detail["type"] == "extra_forbidden":
+            there = ", ".join(QueueSettings.model_fields)
+            raise InvalidRequest(f"{where[:80]!r} is no setting; there are: {there}") from error
         raise InvalidRequest(f"{where}: {detail['msg']}") from error
     check_order(name, changed)
     _check_dead_letter_topic(kernel, name, changed.dead_letter_topic)

@@ -4,41 +4,29 @@ Exit status 0 when done, 1 when refused or out of reach, 2 when the command or t
 wrong.
 """
 
-import platform
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Final
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
 
 import typer
+import typer.main
 
-from gateway.cli import serve
-from gateway.cli.backup import backup, restore
-from gateway.cli.bench import bench
-from gateway.cli.check_config import check_config
-from gateway.cli.clients import clients_app
-from gateway.cli.dlq import dlq_app
-from gateway.cli.exchanges import bindings_app, exchanges_app
-from gateway.cli.find import find
-from gateway.cli.groups import groups_app
-from gateway.cli.log import log_app
+from gateway.cli.commands import COMMANDS
+from gateway.cli.late_commands import LateGroup, loaded
 from gateway.cli.output import fail, say
-from gateway.cli.pipeline import pipeline_app
-from gateway.cli.queues import queues_app
-from gateway.cli.recover import recover_metadata
-from gateway.cli.reshard import reshard
-from gateway.cli.rules import rules_app
-from gateway.cli.topics import topics_app
-from gateway.cli.user_keys import keys_app
-from gateway.cli.users import users_app
-from gateway.config.base import InvalidSettings
-from gateway.errors import GatewayError
-from gateway.installation import installed_version
+from gateway.errors import GatewayError, InvalidSettings
 
 STATUS_FAILED: Final = 1
 STATUS_USAGE: Final = 2
 
+
+class _Commands(LateGroup):
+    late = COMMANDS
+
+
 app = typer.Typer(
     name="headgate",
+    cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="One endpoint for existing messaging clients, over one durable log.",
@@ -47,6 +35,10 @@ app = typer.Typer(
 
 def _print_version(*, value: bool) -> None:
     if value:
+        import platform
+
+        from gateway.installation import installed_version
+
         say(f"headgate {installed_version()} (Python {platform.python_version()})")
         raise typer.Exit
 
@@ -76,28 +68,15 @@ def serve_command(
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[--config] [--set]")] = None,
 ) -> None:
     """Run a node."""
+    from gateway.cli import serve
+
     raise typer.Exit(serve.main(arguments or ()))
 
 
-app.command("check-config")(check_config)
-topics_app.command("find")(find)
-app.add_typer(topics_app, name="topics")
-app.add_typer(groups_app, name="groups")
-app.add_typer(queues_app, name="queues")
-app.add_typer(exchanges_app, name="exchanges")
-app.add_typer(bindings_app, name="bindings")
-app.add_typer(dlq_app, name="dlq")
-app.add_typer(clients_app, name="clients")
-users_app.add_typer(keys_app, name="keys")
-app.add_typer(users_app, name="users")
-app.add_typer(rules_app, name="rules")
-app.add_typer(log_app, name="log")
-app.add_typer(pipeline_app, name="pipeline")
-app.command("backup")(backup)
-app.command("restore")(restore)
-app.command("recover-metadata")(recover_metadata)
-app.command("reshard")(reshard)
-app.command("bench")(bench)
+def every_command() -> Mapping[str, Any]:
+    """Return all commands by name, imported: for those who compare them with the docs."""
+    serve = typer.main.get_group(app).commands["serve"]
+    return {"serve": serve, **{name: loaded(name, one) for name, one in COMMANDS.items()}}
 
 
 def main(arguments: Sequence[str]) -> int:

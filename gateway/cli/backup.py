@@ -8,8 +8,9 @@ import typer
 
 from gateway.backup.restore import restore as restore_backup
 from gateway.cli import options
-from gateway.cli.admin_client import AdminClient, Refused, settings_of
+from gateway.cli.admin_client import Refused
 from gateway.cli.output import print_json, say
+from gateway.cli.settings import client_of, settings_of
 from gateway.errors import StorageUnavailable
 from gateway.private_files import make_data_dir
 from storage_adapters.segment_log.lockfile import DataLock
@@ -27,7 +28,7 @@ def backup(
     assignments: options.Assignments = None,
 ) -> None:
     """Back a running node up: files are linked, so on its own disk it takes little space."""
-    client = AdminClient.of(settings_of(config, assignments))
+    client = client_of(settings_of(config, assignments))
     found = client.send("POST", "backup", body={"target": str(folder.absolute())})
     while found["state"] == "running":
         found = client.get("backup", query={"wait": "true"})

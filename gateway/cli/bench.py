@@ -11,8 +11,9 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from gateway.cli import options
-from gateway.cli.admin_client import AdminClient, NodeUnreachable, settings_of
+from gateway.cli.admin_client import AdminClient, NodeUnreachable
 from gateway.cli.output import print_rows, say
+from gateway.cli.settings import client_of, settings_of
 from gateway.errors import GatewayError
 from gateway.installation import install_command
 
@@ -50,7 +51,7 @@ def bench(
 ) -> None:
     """Produce and consume through the running node's Kafka endpoint; print the rates."""
     client_library = _import_client()
-    admin = AdminClient.of(settings_of(config, assignments))
+    admin = client_of(settings_of(config, assignments))
     server = _kafka_address(admin)
     topic = f"headgate-bench-{secrets.token_hex(4)}"
     admin.send("POST", "topics", body={"name": topic, "partitions": _PARTITIONS})

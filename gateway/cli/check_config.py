@@ -5,9 +5,9 @@ from typing import Annotated
 import typer
 
 from gateway.cli import options
-from gateway.cli.admin_client import settings_of
 from gateway.cli.config_reference import reference
 from gateway.cli.output import print_json, say
+from gateway.cli.settings import settings_of
 from gateway.config.advice import check_exposure, warnings
 from gateway.config.base import InvalidSettings
 from gateway.config.defaults import default_tables

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Final
 
-from gateway.cli.admin_client import AdminClient, Refused, settings_of
+from gateway.cli.admin_client import Refused
 from gateway.cli.output import say
+from gateway.cli.settings import client_of, settings_of
 
 LIVE_BYTES_PER_S: Final = 67_108_864
 
@@ -14,7 +15,7 @@ def verify_live(config: Path | None, assignments: list[str] | None, bytes_per_s:
 
     Error: ``Refused`` where the storage could not read all; what it could not is printed, too.
     """
-    client = AdminClient.of(settings_of(config, assignments))
+    client = client_of(settings_of(config, assignments))
     found = client.send("POST", "scrub", body={"bytes_per_s": bytes_per_s})
     while found["state"] == "running":
         found = client.get("scrub", query={"wait": "true"})

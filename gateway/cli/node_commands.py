@@ -9,7 +9,8 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec
 import typer
 
 from gateway.cli import options
-from gateway.cli.admin_client import AdminClient, settings_of
+from gateway.cli.admin_client import AdminClient
+from gateway.cli.find_node import NodeOptions, find_client
 from gateway.errors import GatewayError
 from gateway.model import DEFAULT_NAMESPACE
 
@@ -24,7 +25,7 @@ class Change(NamedTuple):
 
 
 def of_node(command: Callable[Concatenate[AdminClient, _Own], None]) -> Callable[..., None]:
-    """Decorate a command with its client and the options ``--config`` and ``--set``.
+    """Decorate a command with its client and the options that name a node.
 
     Typer calls what this returns. Errors: ``InvalidSettings``, ``NodeUnreachable``.
     """
@@ -75,18 +76,25 @@ def parse_change(text: str) -> Change:
 
 
 def _client(
-    *, config: options.Config = None, assignments: options.Assignments = None
+    *,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
+    config: options.Config = None,
+    assignments: options.Assignments = None,
 ) -> AdminClient:
-    return AdminClient.of(settings_of(config, assignments))
+    return find_client(NodeOptions(url, token_file, config, assignments))
 
 
 def _client_in(
     *,
     namespace: options.Namespace = DEFAULT_NAMESPACE,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
     config: options.Config = None,
     assignments: options.Assignments = None,
 ) -> AdminClient:
-    return AdminClient.of(settings_of(config, assignments), namespace=namespace)
+    given = NodeOptions(url, token_file, config, assignments)
+    return find_client(given, namespace=namespace)
 
 
 def _given(

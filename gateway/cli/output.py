@@ -1,16 +1,16 @@
 """Output of commands: tables for people, JSON for programs, one line for an error."""
 
 import json
+import os
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from rich.console import Console
-from rich.table import Table
+from gateway.cli.table import table_lines, visible
 
 _SECOND_MS: Final = 1_000
 _KIB: Final = 1_024
-_CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
 _CONTROLS_OF_JSON: Final = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
 _UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", _SECOND_MS))
 
@@ -33,15 +33,8 @@ def print_rows(
     if if_empty and not found:
         note(if_empty)
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        is_number = bool(found) and all(_is_number(row.get(column)) for row in found)
-        table.add_column(
-            column.replace("_", " "), justify="right" if is_number else "left", overflow="fold"
-        )
-    for row in found:
-        table.add_row(*(visible(_text(row.get(column))) for column in columns))
-    _console().print(table)
+    for line in table_lines(found, columns, width=_width(), is_bold=_is_terminal()):
+        print(line)
 
 
 def print_json(content: object) -> None:
@@ -97,40 +90,16 @@ def note(text: str) -> None:
     print(visible(text), file=sys.stderr)
 
 
-def visible(text: str) -> str:
-    r"""Return text with its control characters escaped, for a terminal.
-
-    >>> visible("\x1b[2J")
-    '\\x1b[2J'
-    """
-    return text.translate(_CONTROLS)
-
-
 def fail(text: str) -> None:
     """Print why a command failed, one line per cause."""
     for line in text.splitlines():
         print(f"headgate: {visible(line)}", file=sys.stderr)
 
 
-def _console() -> Console:
-    # A pipe has no width; then no column is cut.
-    console = Console(markup=False, highlight=False)
-    return (
-        console if console.is_terminal else Console(markup=False, highlight=False, width=1_000)
-    )
+def _is_terminal() -> bool:
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, Mapping):
-        return " ".join(f"{key}={part}" for key, part in value.items()) or "-"
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "-"
-    return str(value)
+def _width() -> int | None:
+    """Return the terminal's width; None in a pipe, where no column is folded."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -6,10 +6,10 @@ import typer
 
 from gateway.cli import options
 from gateway.cli import pipeline_options as shared
-from gateway.cli.admin_client import settings_of
 from gateway.cli.output import print_json, say
 from gateway.cli.pipeline_hold import begin_hold
 from gateway.cli.pipeline_options import LAKE_FORMATS, MIB, Progress, mib
+from gateway.cli.settings import settings_of
 
 if TYPE_CHECKING:
     from pipeline.archive.job import ArchiveRound

@@ -9,8 +9,8 @@ import typer
 from gateway.cli import options
 from gateway.cli import pipeline_options as shared
 from gateway.cli import pipeline_resend as resend
-from gateway.cli.admin_client import settings_of
 from gateway.cli.output import note, print_json, print_rows, say
+from gateway.cli.settings import settings_of
 from gateway.errors import RequestError
 
 if TYPE_CHECKING:

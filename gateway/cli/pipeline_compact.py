@@ -7,9 +7,10 @@ import typer
 
 from gateway.cli import options
 from gateway.cli import pipeline_options as shared
-from gateway.cli.admin_client import AdminClient, NodeUnreachable, Refused, settings_of
+from gateway.cli.admin_client import NodeUnreachable, Refused
 from gateway.cli.output import print_json, say
 from gateway.cli.pipeline_options import MIB, Progress, mib
+from gateway.cli.settings import client_of, settings_of
 from gateway.clock import SystemClock
 from gateway.config.settings import Settings
 from gateway.errors import RequestError
@@ -88,7 +89,7 @@ def _refuse_beside_a_node(settings: Settings, place: "S3Place") -> None:
 
     advice = "stop it, or let it merge by itself; --take-over goes on, and it will stop"
     with suppress(NodeUnreachable, Refused):
-        client = AdminClient.of(settings)
+        client = client_of(settings)
         client.get("node")
         raise RequestError(f"a node runs, as {client.url} answers: {advice}")
     count = other_sessions(place)

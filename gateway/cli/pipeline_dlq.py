@@ -11,8 +11,8 @@ import typer
 from gateway.cli import options
 from gateway.cli import pipeline_options as shared
 from gateway.cli import pipeline_resend as resend
-from gateway.cli.admin_client import settings_of
 from gateway.cli.output import print_json, print_rows, say
+from gateway.cli.settings import settings_of
 from gateway.cli.synonyms import command_group
 from gateway.errors import GatewayError
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from gateway.cli.admin_client import AdminClient, NodeUnreachable, Refused
 from gateway.cli.output import fail
+from gateway.cli.settings import client_of
 from gateway.config.settings import Settings
 from gateway.errors import GatewayError
 from gateway.model import PartitionIdentity, TopicName
@@ -47,7 +48,7 @@ class _ArchiveGroup:
         """Commit the table's offsets."""
         failures: list[str] = []
         try:
-            client = AdminClient.of(self._settings)
+            client = client_of(self._settings)
             for identity, offset in positions.items():
                 try:
                     self._post_one(client, identity, offset)
@@ -63,7 +64,7 @@ class _ArchiveGroup:
         for topic in topics:
             try:
                 query = {"namespace": topic.namespace}
-                client = AdminClient.of(self._settings)
+                client = client_of(self._settings)
                 configs = client.get("topics", topic.name, query=query)["configs"]
             except Refused:
                 continue  # The topic is gone.

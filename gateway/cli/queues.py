@@ -10,23 +10,13 @@ from gateway.cli.admin_client import AdminClient
 from gateway.cli.node_commands import Change, confirm, in_namespace, parse_change
 from gateway.cli.output import format_span, print_json, print_rows, say
 from gateway.cli.synonyms import command_group
-from gateway.queues.model import DEFAULT_GROUP, QueueSettings
+from gateway.model import DEFAULT_GROUP
 
 _NONE: Final = "no queues; make one: headgate queues create NAME"
 _MEANINGS: Final[Mapping[tuple[str, object], str]] = {
     ("retention_ms", -1): "no end",
     ("attempts_max", 0): "any number",
 }
-
-
-def parse_setting(text: str) -> Change:
-    """Return the setting and value of ``SETTING=VALUE``."""
-    setting = parse_change(text)
-    if setting.name not in QueueSettings.model_fields:
-        there = ", ".join(QueueSettings.model_fields)
-        msg = f"{setting.name!r} is no setting; there are: {there}"
-        raise typer.BadParameter(msg)
-    return setting
 
 
 queues_app = command_group("Queues of a running node.")
@@ -36,7 +26,7 @@ Group = Annotated[str, typer.Option(help="The queue group, where a topic has sev
 Settings = Annotated[
     list[Change] | None,
     typer.Argument(
-        parser=parse_setting,
+        parser=parse_change,
         metavar="SETTING=VALUE",
         help="order (none, key: one of a key at a time, fair: quiet keys first), lease_ms, "
         "delay_ms, retention_ms, attempts_max, dead_letter_topic, in_flight_max.",

@@ -17,10 +17,10 @@ from sqlalchemy.exc import ArgumentError
 
 from gateway.auth.login_policy import LoginPolicy
 from gateway.cli import options
-from gateway.cli.admin_client import settings_of
 from gateway.cli.node_commands import confirm
 from gateway.cli.output import note, print_rows, say
 from gateway.cli.recover_queues import list_queues
+from gateway.cli.settings import settings_of
 from gateway.cli.stopped_node import stopped_metadata
 from gateway.clock import SystemClock
 from gateway.config.settings import Settings

@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 
 from gateway.cli import options
-from gateway.cli.admin_client import settings_of
 from gateway.cli.node_commands import confirm
 from gateway.cli.output import say
+from gateway.cli.settings import settings_of
 from gateway.cli.stopped_node import stopped_metadata
 from gateway.config.base import InvalidSettings
 from gateway.config.settings import Settings

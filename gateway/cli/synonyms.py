@@ -18,7 +18,7 @@ SYNONYMS: Final = (
 
 def command_group(text: str) -> typer.Typer:
     """Return an empty group of commands whose help begins with ``text``."""
-    return typer.Typer(cls=SynonymGroup, no_args_is_help=True, help=text)
+    return typer.Typer(cls=SynonymGroup, no_args_is_help=True, add_completion=False, help=text)
 
 
 class SynonymGroup(TyperGroup):

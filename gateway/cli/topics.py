@@ -7,6 +7,7 @@ import typer
 
 from gateway.cli import options
 from gateway.cli.admin_client import AdminClient
+from gateway.cli.find import find
 from gateway.cli.node_commands import Change, confirm, in_namespace, parse_change
 from gateway.cli.output import format_size, print_json, print_rows, say
 from gateway.cli.synonyms import command_group
@@ -125,3 +126,6 @@ def _question(topic: Mapping[str, Any]) -> str:
         f"Delete topic {topic['name']} and all its messages: {len(partitions)} partition(s), "
         f"{records:,} record(s), {size}?"
     )
+
+
+topics_app.command("find")(find)

@@ -1,19 +1,18 @@
 """``headgate users keys``: access keys, for protocols that sign requests, as SQS does."""
 
-import asyncio
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from gateway.cli import options
-from gateway.cli.admin_client import AdminClient, Refused, settings_of
+from gateway.cli.admin_client import AdminClient, Refused
+from gateway.cli.find_node import NodeOptions, find_client
 from gateway.cli.node_commands import confirm, of_node
 from gateway.cli.output import print_json, print_rows, say
-from gateway.cli.stopped_node import stopped_metadata
 from gateway.cli.synonyms import command_group
-from gateway.config.settings import Settings
 
 keys_app = command_group("Access keys, which requests are signed with.")
 
@@ -37,17 +36,19 @@ def add(  # noqa: PLR0913 - one argument per option
         bool, typer.Option("--offline", help="Write to the metadata store of a stopped node.")
     ] = False,
     as_json: options.AsJson = False,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
     config: options.Config = None,
     assignments: options.Assignments = None,
 ) -> None:
     """Create an access key and show its secret once."""
-    settings = settings_of(config, assignments)
     secret = sys.stdin.readline().rstrip("\r\n") if secret_stdin else None
     wanted = {"account": account, "key_id": key_id, "secret": secret}
     if offline:
-        made = asyncio.run(_add_offline(settings, user, wanted))
+        made = _add_offline(config, assignments, user, wanted)
     else:
-        made = AdminClient.of(settings).send("POST", "users", user, "keys", body=wanted)
+        client = find_client(NodeOptions(url, token_file, config, assignments))
+        made = client.send("POST", "users", user, "keys", body=wanted)
     if as_json:
         print_json(made)
         return
@@ -100,16 +101,12 @@ def _question(client: AdminClient, key_id: str) -> str:
     return f"Remove access key {key_id} of {user}?"
 
 
-async def _add_offline(
-    settings: Settings, user: str, wanted: Mapping[str, Any]
+def _add_offline(
+    config: Path | None, assignments: list[str] | None, user: str, wanted: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Create the first key of a stopped node that requires login."""
-    from gateway.auth.access_keys import AccessKeys
+    import asyncio
 
-    async with stopped_metadata(settings) as metadata:
-        keys = AccessKeys(metadata)
-        try:
-            await keys.load()
-            return (await keys.add(user, **wanted))._asdict()
-        finally:
-            await keys.close()
+    from gateway.cli.settings import settings_of
+    from gateway.cli.stopped_node_users import add_key
+
+    return asyncio.run(add_key(settings_of(config, assignments), user, wanted))

@@ -1,21 +1,22 @@
 """``headgate users``: the users that may log in. Passwords are stored as SCRAM verifiers."""
 
-import asyncio
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from gateway.cli import options
-from gateway.cli.admin_client import AdminClient, Refused, settings_of
+from gateway.cli.admin_client import AdminClient, Refused
+from gateway.cli.find_node import NodeOptions, find_client
 from gateway.cli.node_commands import confirm, of_node
 from gateway.cli.output import print_rows, say
-from gateway.cli.stopped_node import stopped_metadata
 from gateway.cli.synonyms import command_group
-from gateway.config.settings import Settings
+from gateway.cli.user_keys import keys_app
 
 users_app = command_group("Users of a running node.")
+users_app.add_typer(keys_app, name="keys")
 
 _NONE: Final = "no users; add one: headgate users add NAME"
 
@@ -25,7 +26,7 @@ Name = Annotated[str, typer.Argument(help="The user's name.")]
 
 
 @users_app.command()
-def add(
+def add(  # noqa: PLR0913 - one argument per option
     name: Name,
     *,
     password_stdin: Annotated[
@@ -41,6 +42,8 @@ def add(
     offline: Annotated[
         bool, typer.Option("--offline", help="Write to the metadata store of a stopped node.")
     ] = False,
+    url: options.Url = None,
+    token_file: options.TokenFile = None,
     config: options.Config = None,
     assignments: options.Assignments = None,
 ) -> None:
@@ -48,11 +51,11 @@ def add(
 
     The first user is an administrator, unless auth.super_users names some.
     """
-    settings = settings_of(config, assignments)
-    client = None if offline else AdminClient.of(settings)
+    given = NodeOptions(url, token_file, config, assignments)
+    client = None if offline else find_client(given)
     body = {"password": _password(from_stdin=password_stdin), "administrator": administrator}
     if client is None:
-        added = asyncio.run(_add_offline(settings, name, body))
+        added = _add_offline(config, assignments, name, body)
     else:
         added = client.send("PUT", "users", name, body=body)
     say(f"user {name} may log in")
@@ -76,6 +79,7 @@ def verifier(
     """Print a SCRAM verifier, for [[users]] of a config file in place of a password."""
     from gateway.auth.users import new_credentials
     from gateway.auth.verifiers import format_verifier
+    from gateway.cli.settings import settings_of
 
     auth = settings_of(config, assignments).auth
     for credential in new_credentials(_password(from_stdin=password_stdin), auth):
@@ -109,30 +113,15 @@ def _question(client: AdminClient, name: str) -> str:
     return f"Remove user {name} and {keys} access key(s)?"
 
 
-async def _add_offline(
-    settings: Settings, name: str, body: Mapping[str, Any]
+def _add_offline(
+    config: Path | None, assignments: list[str] | None, name: str, body: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Add the first user of a stopped node."""
-    from gateway.auth.declared import declared_names
-    from gateway.auth.login_policy import LoginPolicy
-    from gateway.auth.users import StoredUsers, iterations_of
+    import asyncio
 
-    async with stopped_metadata(settings) as metadata:
-        users = StoredUsers(metadata, LoginPolicy.of(metadata, settings))
-        users.iterations = iterations_of(settings.auth)
-        try:
-            await users.load()
-            users.declare(declared_names(settings.users))
-            added = await users.add_user(
-                name, body["password"], administers=body["administrator"]
-            )
-            return {
-                "administrator": added.is_administrator,
-                "login_is_new": added.login_is_new,
-                "authentication_required": users.required,
-            }
-        finally:
-            await users.close()
+    from gateway.cli.settings import settings_of
+    from gateway.cli.stopped_node_users import add_user
+
+    return asyncio.run(add_user(settings_of(config, assignments), name, body))
 
 
 def _password(*, from_stdin: bool) -> str:

@@ -15,11 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from gateway.errors import GatewayError
-
-
-class InvalidSettings(GatewayError):
-    """Settings cannot be used. One line per bad key, its path first."""
+from gateway.errors import InvalidSettings as InvalidSettings  # noqa: PLC0414 - for plug-ins
 
 
 class FrozenConfig(BaseModel):

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -14,19 +14,12 @@ from gateway.config.auth import AuthRule
 from gateway.config.base import FrozenConfig, InvalidSettings
 from gateway.config.secrets import SECRET, SECRET_URL, is_secret
 from gateway.config.settings import Settings, StorageConfig
+from gateway.config.sources import Source, Table
 from gateway.contributions import Contributions, InvalidContribution
 from gateway.errors import InvalidRequest
 
-Table = dict[str, Any]
 KeyPath = tuple[int | str, ...]
 C = TypeVar("C", bound=FrozenConfig)
-
-
-class Source(NamedTuple):
-    """Source of some keys, in the operator's words, and the keys."""
-
-    name: str
-    table: Table
 
 
 class Checker:

@@ -12,9 +12,9 @@ from pydantic import Field
 from features.queue.model import Order
 from features.queue.model import Result as Result  # noqa: PLC0414 - for plug-ins, which call ``settle``
 from gateway.config.base import FrozenConfig
+from gateway.model import DEFAULT_GROUP as DEFAULT_GROUP  # noqa: PLC0414 - a word of queues
 from gateway.model import Record
 
-DEFAULT_GROUP: Final = "@queue"
 LEASE_MS_MAX: Final = 43_200_000  # 12 h
 
 

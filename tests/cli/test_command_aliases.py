@@ -1,16 +1,13 @@
 """The usual other names of commands work in every group, and the help shows one of each."""
 
 import pytest
-import typer.main
 
-from gateway.cli.app import app
+from gateway.cli.app import every_command
 from gateway.cli.synonyms import SYNONYMS
 from tests.cli.conftest import Run
 
 GROUPS = {
-    name: command
-    for name, command in typer.main.get_group(app).commands.items()
-    if hasattr(command, "commands")
+    name: command for name, command in every_command().items() if hasattr(command, "commands")
 }
 MEANT = [
     (group, own, other)

@@ -9,7 +9,7 @@ import boto3
 import pytest
 from kafka import KafkaConsumer
 
-from gateway.cli.admin_client import AdminClient, settings_of
+from gateway.cli.settings import client_of, settings_of
 from tests.cli.conftest import Run
 from tests.support.sqs_gateway import SqsGateway
 from tests.support.waiting import wait_until
@@ -83,7 +83,7 @@ def sqs_bodies(node: SqsGateway, queue: str) -> list[str]:
 
 
 def publish(node: SqsGateway, exchange: str, **body: Any) -> dict[str, Any]:
-    client = AdminClient.of(settings_of(None, [f"node.data_dir={node.data_dir}"]))
+    client = client_of(settings_of(None, [f"node.data_dir={node.data_dir}"]))
     return client.send("POST", "exchanges", exchange, "publish", body=body)
 
 

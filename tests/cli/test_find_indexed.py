@@ -5,7 +5,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from gateway.cli.admin_client import AdminClient, settings_of
+from gateway.cli.settings import client_of, settings_of
 from tests.cli.conftest import Run
 from tests.support.gateway import Gateway
 from tests.support.topics import create_topic
@@ -28,7 +28,7 @@ def test_with_an_index_little_is_read(run: Run, tmp_path: Path) -> None:
             producer.produce(topic, os.urandom(1_000), b"key-%d" % n)
             producer.poll(0)
         assert producer.flush(60) == 0
-        client = AdminClient.of(settings_of(None, [f"node.data_dir={tmp_path}"]))
+        client = client_of(settings_of(None, [f"node.data_dir={tmp_path}"]))
 
         def little_is_read() -> bool:
             step = client.send("POST", "topics", topic, "find", body={"key": "key-7"})

@@ -72,7 +72,6 @@ def test_a_queue_on_a_topic_that_is_there_leaves_it(run: Run, node: Gateway) -> 
     "arguments",
     [
         ("queues", "set", "x"),
-        ("queues", "set", "x", "lease=5"),
         ("queues", "create", "x", "lease_ms"),
         ("queues", "create", "x", "-p", "0"),
         ("dlq", "redrive", "x", "--rate", "0"),
@@ -87,6 +86,7 @@ def test_a_refusal_is_one_line_and_status_1(run: Run) -> None:
     for arguments in (
         ("queues", "show", "none"),
         ("queues", "create", "x", "lease_ms=-1"),
+        ("queues", "create", "x", "lease=5"),
         ("dlq", "redrive", "none", "--yes"),
         ("dlq", "cancel", "none"),
     ):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.cli.app import every_command
+from gateway.cli.commands import COMMANDS
 from tests.cli.conftest import Run
 from tests.support.gateway import ROOT
 
@@ -56,3 +58,10 @@ def test_the_script_for_a_shell_can_be_printed(shell: str) -> None:
         check=True,
     )
     assert f"complete_{shell}" in done.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_has_the_help_of_each(name: str) -> None:
+    """The list imports no command; what it says is what the command says."""
+    shown = " ".join((every_command()[name].help or "").partition("\n\n")[0].split())
+    assert COMMANDS[name].help == shown

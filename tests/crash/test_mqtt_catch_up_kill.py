@@ -13,8 +13,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from gateway.cli.admin_client import AdminClient as HeadgateAdmin
 from gateway.cli.admin_client import settings_of
+from gateway.cli.settings import settings_of
 from tests.support.mqtt_gateway import MqttGateway
 from tests.support.mqtt_wire import Received
 from tests.support.waiting import wait_until

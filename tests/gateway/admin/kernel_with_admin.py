@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from gateway.admin.server import AdminServer
 from gateway.admin.state import AdminState
 from gateway.cli.admin_client import AdminClient
+from gateway.cli.settings import client_of
 from gateway.config.base import FrozenConfig
 from gateway.config.loader import load_settings
 from gateway.config.settings import Settings
@@ -64,4 +65,4 @@ async def running_admin(data_dir: Path, *assignments: str) -> AsyncIterator[Setu
         await server.start()
         stack.push_async_callback(server.stop)
         state.is_ready = True
-        yield Setup(server, state, kernel, AdminClient.of(settings), data_dir)
+        yield Setup(server, state, kernel, client_of(settings), data_dir)

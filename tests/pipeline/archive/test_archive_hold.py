@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from gateway.cli.admin_client import AdminClient
+from gateway.cli.settings import client_of
 from gateway.config.loader import load_settings
 from tests.pipeline.archive.archives import archive, options, produce
 from tests.pipeline.running import Jobs
@@ -29,7 +29,7 @@ def gateway(tmp_path: Path) -> Iterator[Gateway]:
 def partition(gateway: Gateway, topic: str) -> dict[str, Any]:
     """Return what the node says of a topic's partition 0."""
     settings = load_settings(assignments=[f"node.data_dir={gateway.data_dir}"])
-    found: dict[str, Any] = AdminClient.of(settings).get("topics", topic)["partitions"][0]
+    found: dict[str, Any] = client_of(settings).get("topics", topic)["partitions"][0]
     return found
 
 

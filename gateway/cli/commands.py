@@ -1,0 +1,58 @@
+"""All commands but ``serve``: where each is, and the first line of its help."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from gateway.cli.late_commands import LateCommand
+
+COMMANDS: Final[Mapping[str, LateCommand]] = {
+    "check-config": LateCommand(
+        "gateway.cli.check_config",
+        "check_config",
+        "Print the effective settings as TOML, marking what differs from the defaults.",
+    ),
+    "topics": LateCommand("gateway.cli.topics", "topics_app", "Topics of a running node."),
+    "groups": LateCommand(
+        "gateway.cli.groups", "groups_app", "Consumer groups of a running node."
+    ),
+    "queues": LateCommand("gateway.cli.queues", "queues_app", "Queues of a running node."),
+    "exchanges": LateCommand(
+        "gateway.cli.exchanges", "exchanges_app", "Exchanges of a running node."
+    ),
+    "bindings": LateCommand(
+        "gateway.cli.exchanges", "bindings_app", "Bindings of exchanges of a running node."
+    ),
+    "dlq": LateCommand("gateway.cli.dlq", "dlq_app", "Dead letters of a running node."),
+    "clients": LateCommand(
+        "gateway.cli.clients", "clients_app", "Connections to a running node."
+    ),
+    "users": LateCommand("gateway.cli.users", "users_app", "Users of a running node."),
+    "rules": LateCommand("gateway.cli.rules", "rules_app", "Access rules of a running node."),
+    "log": LateCommand("gateway.cli.log", "log_app", "The log's files on the disk."),
+    "pipeline": LateCommand(
+        "gateway.cli.pipeline",
+        "pipeline_app",
+        "Jobs on Spark over the log: topics as lake tables, checks, reports.",
+    ),
+    "backup": LateCommand(
+        "gateway.cli.backup",
+        "backup",
+        "Back a running node up: files are linked, so on its own disk it takes little space.",
+    ),
+    "restore": LateCommand(
+        "gateway.cli.backup", "restore", "Check a backup and put it into a new data directory."
+    ),
+    "recover-metadata": LateCommand(
+        "gateway.cli.recover",
+        "recover_metadata",
+        "Rebuild the metadata store's topics from the log of a stopped node.",
+    ),
+    "reshard": LateCommand(
+        "gateway.cli.reshard", "reshard", "Give a stopped node's data another number of shards."
+    ),
+    "bench": LateCommand(
+        "gateway.cli.bench",
+        "bench",
+        "Produce and consume through the running node's Kafka endpoint; print the rates.",
+    ),
+}
