@@ -12,7 +12,8 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from gateway.cli.admin_client import AdminClient, NodeUnreachable, Refused
-from gateway.cli.settings import client_of, settings_of
+from gateway.cli.settings import client_of as admin_of
+from gateway.cli.settings import settings_of
 from tests.crash.kill_schedule import how_often
 from tests.support.gateway import Gateway
 from tests.support.waiting import wait_until
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.crash
 
 
 def client_of(gateway: Gateway) -> AdminClient:
-    return client_of(settings_of(None, [f"node.data_dir={gateway.data_dir}"]))
+    return admin_of(settings_of(None, [f"node.data_dir={gateway.data_dir}"]))
 
 
 def declare(gateway: Gateway) -> None:

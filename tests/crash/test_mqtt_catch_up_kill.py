@@ -13,8 +13,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from gateway.cli.admin_client import settings_of
-from gateway.cli.settings import settings_of
+from gateway.cli.settings import client_of, settings_of
 from tests.support.mqtt_gateway import MqttGateway
 from tests.support.mqtt_wire import Received
 from tests.support.waiting import wait_until
@@ -97,7 +96,7 @@ def test_of_an_indexed_backlog_little_is_read(tmp_path: Path) -> None:
             producer.produce("mqtt", os.urandom(1_000), key, headers=headers)
             producer.poll(0)
         assert producer.flush(60) == 0
-        admin = HeadgateAdmin.of(settings_of(None, [f"node.data_dir={tmp_path / 'data'}"]))
+        admin = client_of(settings_of(None, [f"node.data_dir={tmp_path / 'data'}"]))
 
         def is_indexed() -> bool:
             step = admin.send("POST", "topics", "mqtt", "find", body={"key": "rare/x"})
