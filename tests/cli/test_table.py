@@ -18,7 +18,7 @@ def test_numbers_are_aligned_to_the_right_and_texts_to_the_left() -> None:
 
 
 def test_what_is_missing_is_a_dash_and_a_bool_a_word() -> None:
-    rows = [{"a": None, "b": True, "c": [], "d": {"x": 1}}]
+    rows: list[dict[str, object]] = [{"a": None, "b": True, "c": [], "d": {"x": 1}}]
     assert list(table_lines(rows, ["a", "b", "c", "d"]))[1].split() == ["-", "yes", "-", "x=1"]
 
 
