@@ -1,9 +1,12 @@
 """Two nodes with a log each, and common metadata; a test kills either of them at an append."""
 
+import random
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
+from uuid import UUID
 
 from gateway.broker import Broker
 from gateway.clock import ManualClock
@@ -18,8 +21,10 @@ from gateway.queues.manager import QueueManager
 from gateway.records.codec import NO_HEADERS, decode_batch
 from gateway.records.record_run import RecordRun
 from gateway.shard_moves import follow_owners
+from gateway.slots import shard_of_partition
 from gateway.storage import Entry, OnDone
 from gateway.testing.placement import SettablePlacement
+from gateway.topics import manager
 from gateway.topics.manager import Topic, TopicManager
 from gateway.transfer.payload import Addressed
 from gateway.transfer.transfers import Transfers
@@ -28,6 +33,7 @@ from tests.support.lossy_network import Chances, LossyNetwork
 from tests.support.storage_host import TopicsHost
 
 SHARDS = 8
+SPREAD_MIN = 16  # partitions of a topic that lies in all shards
 FIRST, SECOND = Node(1, "127.0.0.1"), Node(2, "127.0.0.2")
 FAULTLESS = Chances(0, 0, 0)
 
@@ -204,13 +210,14 @@ class Cluster:
                 await node.broker.shards.settled()
 
     async def topic(self, name: str, partitions: int = 16, **configs: str) -> Topic:
-        """Make a topic before the nodes start."""
+        """Make a topic before the nodes start. One of 16 partitions or more has all shards."""
         topics = TopicManager(self.metadata, defaults=TopicDefaults(), clock=self.clock)
         await topics.load()
         dotted = {key.replace("_", "."): value for key, value in configs.items()}
-        topic = await topics.create(
-            TopicName("default", name), partitions=partitions, configs=dotted
-        )
+        with patch.object(manager, "uuid4", partial(_uuid_of, name, partitions)):
+            topic = await topics.create(
+                TopicName("default", name), partitions=partitions, configs=dotted
+            )
         await topics.close()
         return topic
 
@@ -222,6 +229,16 @@ class Cluster:
         """Return the partitions of a topic that lie in some shards."""
         count = range(len(topic.partition_ids))
         return [n for n in count if shard_of(topic, n, self.first.placement) in shards]
+
+
+def _uuid_of(name: str, partitions: int) -> UUID:
+    """Return a topic's uuid, the same in each run: where its partitions lie depends on it."""
+    chance = random.Random(name)
+    while True:
+        uuid = UUID(bytes=chance.randbytes(16), version=4)
+        shards = {shard_of_partition(uuid, n, SHARDS) for n in range(partitions)}
+        if partitions < SPREAD_MIN or len(shards) == SHARDS:
+            return uuid
 
 
 def run_of(*values: bytes) -> RecordRun:
