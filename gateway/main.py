@@ -67,6 +67,7 @@ from gateway.topics.declared import (
     make_topics,
 )
 from gateway.topics.manager import TopicManager
+from gateway.transfer.transfers import Transfers
 from gateway.upkeep.archive_holds import ArchiveHolds
 from gateway.upkeep.compaction import Compaction, can_compact, open_clean_offsets
 from gateway.upkeep.idle_collection import IdleCollection
@@ -246,9 +247,12 @@ class _Node:
         stack.callback(cursors.close)
         groups = await GroupManager.open(broker, topics, cursors, clock, settings.groups)
         stack.callback(groups.close)
-        delays = await ShardedDelays.open(broker, topics, clock, settings.delay)
+        transfers = await Transfers.start(broker, topics, clock, stack)
+        delays = await ShardedDelays.open(
+            broker, topics, clock, settings.delay, transfers=transfers
+        )
         stack.callback(delays.close)
-        queues = await start_queues(broker, topics, clock, metadata, settings, stack)
+        queues = await start_queues(broker, topics, clock, metadata, settings, transfers, stack)
         publisher = await start_exchanges(
             metadata, topics, broker, queues.coalescer, queues.transfers, clock, settings, stack
         )

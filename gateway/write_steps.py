@@ -137,14 +137,22 @@ def take_runs(
     return taken, partial(_done, held, on_done) if held else on_done
 
 
-def end_held(held: Sequence[Held] | Sequence[SplitWrite], error: GatewayError | None) -> None:
+class Ending(Protocol):
+    """What gets the outcome of an append."""
+
+    def done(self, error: GatewayError | None) -> None:
+        """See ``Held``."""
+        ...
+
+
+def end_held(held: Sequence[Ending], error: GatewayError | None) -> None:
     """Report the outcome of an append to all that was held back for it."""
     for one in held:
         one.done(error)
 
 
 def _done(
-    held: Sequence[Held] | Sequence[SplitWrite],
+    held: Sequence[Ending],
     on_done: OnDone,
     error: StorageUnavailable | None,
 ) -> None:

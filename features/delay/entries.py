@@ -68,6 +68,12 @@ def encode_waiting(  # noqa: PLR0913, PLR0917 - the fields in their order; per m
     )
 
 
+def renumbered(value: bytes, number: int) -> bytes:
+    """Return the entry of a message that waits, or of a run, with another (first) number."""
+    at = 1 + _NUMBER_BYTES
+    return value[:at] + number.to_bytes(_NUMBER_BYTES, "big") + value[at + _NUMBER_BYTES :]
+
+
 def is_waiting(value: bytes) -> bool:
     """Whether an entry is a message that waits, or a run."""
     if len(value) > _WAITING.size and value[0] == WAITING:

@@ -24,7 +24,7 @@ from gateway.delays.batches import (
     split_bodies,
     with_max_timestamp,
 )
-from gateway.errors import PolicyViolation, TopicNotFound
+from gateway.errors import NotLeader, PolicyViolation, TopicNotFound
 from gateway.model import TIMESTAMP_TYPE_MASK, parse_batch_header
 from gateway.partition import Partition, Write
 from gateway.records.codec import NO_HEADERS
@@ -36,7 +36,7 @@ _REMOVED_MAX: Final = 4_096  # numbers in one entry
 class DueBatch:
     """One append being gathered. Numbers are those of entries, except in ``parts``.
 
-    ``parts``: runs of which some messages go; ``later``: numbers refused by a full queue;
+    ``parts``: runs of which some messages go; ``later``: numbers that were refused, see ``add``;
     ``damaged``: numbers that cannot be delivered; ``count``: number of messages appended.
     """
 
@@ -72,7 +72,9 @@ class DueBatch:
             numbers = [item[1] for item in whole]
             try:
                 self._add_batches(destination, whole, runs)
-            except PolicyViolation:  # its queue is full; the others need not wait for it
+            except (PolicyViolation, NotLeader):
+                # Its queue is full, or it is to be moved to its own shard; the others need not
+                # wait for it.
                 self.later += numbers
                 self.refused += 1
             except TopicNotFound:  # of a partition that never was: its entry is damaged
@@ -121,7 +123,7 @@ class DueBatch:
     ) -> None:
         """Add the writes that append messages to their partition.
 
-        Errors: ``PolicyViolation``, ``TopicNotFound``.
+        Errors: ``PolicyViolation``, ``TopicNotFound``, ``NotLeader``.
         """
         topic_uuid, partition_number = parse_destination(destination)
         topic = self._topics.by_uuid(UUID(bytes=topic_uuid))
@@ -191,12 +193,16 @@ def removal_writes(
     partition: Partition, numbers: Sequence[int], now_unix_ms: int, runs: Sequence[int] = ()
 ) -> list[Write]:
     """Return the writes into ``__delays`` that remove messages and whole runs."""
-    values = [
+    return entry_writes(partition, removal_entries(numbers, runs), now_unix_ms)
+
+
+def removal_entries(numbers: Sequence[int], runs: Sequence[int]) -> list[bytes]:
+    """Return the entries that remove messages and whole runs."""
+    return [
         encode_removed(some[start : start + _REMOVED_MAX], kind=kind)
         for some, kind in ((numbers, REMOVED), (runs, ENDED))
         for start in range(0, len(some), _REMOVED_MAX)
     ]
-    return entry_writes(partition, values, now_unix_ms)
 
 
 def entry_writes(

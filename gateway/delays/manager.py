@@ -11,13 +11,14 @@ are delivered by its new time.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from features.delay.entries import encode_purged
+from features.delay.entries import count_of, encode_purged, parse_waiting, renumbered
 from features.delay.message_locations import MessageLocation
-from features.delay.runs import DelayedRun
+from features.delay.runs import DelayedRun, start_of_run
 from features.delay.state import DelayState
 from gateway.broker import Broker
 from gateway.clock import Clock
@@ -26,7 +27,12 @@ from gateway.delays.due_batch import entry_writes, removal_writes
 from gateway.delays.due_message_cache import KEEP_MS, DueMessageCache
 from gateway.delays.mover import DelayMover
 from gateway.delays.node_counts import NodeCounts
-from gateway.delays.pending_messages import PendingMessage, PendingMessages, entries_of
+from gateway.delays.pending_messages import (
+    PendingEntry,
+    PendingMessage,
+    PendingMessages,
+    entries_of,
+)
 from gateway.delays.stream import (
     ENTRY_OVERHEAD_BYTES,
     NUMBER_MAX,
@@ -102,6 +108,7 @@ class Delays:
         """Read the stream. Errors: as ``DelayStream.load``."""
         highest = await self.stream.load(home_of)
         self._counts.last_number = max(highest, self._counts.last_number)
+        self.forget_moved()
 
     def start(self) -> None:
         """Start to move due messages, after all followers of topics are registered."""
@@ -154,6 +161,9 @@ class Delays:
                 for key, value in zip(keys, run.values, strict=True)
             ],
         )
+        return self._as_part(pending)
+
+    def _as_part(self, pending: PendingMessages) -> PendingMessages:
         record = RecordRun(None, pending.values, NO_HEADERS, self._clock.unix_ms())
         pending.part = (self.stream.partition, record)
         return pending
@@ -186,9 +196,12 @@ class Delays:
         rows = list(entries_of(partition, messages, self._counts.last_number))
         _, number, run_count, _ = rows[-1]
         self._counts.last_number = number + max(run_count - 1, 0)
-        pending = PendingMessages(self._on_kept, partition, rows)
+        return self._begin(partition.topic.uuid.bytes, rows)
+
+    def _begin(self, topic_uuid: bytes, rows: Sequence[PendingEntry]) -> PendingMessages:
+        pending = PendingMessages(self._on_kept, topic_uuid, rows)
         self._counts.begin(pending.count, pending.size_bytes)
-        self.state.expect(pending.topic_uuid)
+        self.state.expect(topic_uuid)
         return pending
 
     def _on_kept(
@@ -210,6 +223,32 @@ class Delays:
                 self.bodies.keep([row[1] for row in rows], [row[3] for row in rows])
             self.mover.wake_at(earliest_unix_ms)
         self.state.expected(topic_uuid)
+
+    # --- messages that come from other shards, and go there
+
+    def adopt(self, values: Sequence[bytes]) -> list[PendingMessages]:
+        """Return entries of another shard, with numbers of this one, as parts of an append.
+
+        Their bounds were checked when they were stored.
+        """
+        by_topic: defaultdict[bytes, list[PendingEntry]] = defaultdict(list)
+        for value in values:
+            due_unix_ms, _, topic_uuid, *_ = parse_waiting(value)
+            run_count = count_of(value)
+            number = start_of_run(self._counts.last_number, run_count or 1)
+            self._counts.last_number = number + max(run_count - 1, 0)
+            row = due_unix_ms, number, run_count, renumbered(value, number)
+            by_topic[topic_uuid].append(row)
+        return [self._as_part(self._begin(uuid, rows)) for uuid, rows in by_topic.items()]
+
+    def forget_moved(self) -> None:
+        """Forget which messages are in another shard than their own, of those that are gone."""
+        stream, find, staged = self.stream, self.state.find, self.mover.staged
+        stream.misplaced = {
+            number: home
+            for number, home in stream.misplaced.items()
+            if find(number) is not None or staged.location_of(number) is not None
+        }
 
     # --- cancelling and purging
 

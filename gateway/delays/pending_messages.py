@@ -57,10 +57,10 @@ class PendingMessages:
     __slots__ = ("_on_kept", "count", "part", "rows", "size_bytes", "topic_uuid", "writes")
 
     def __init__(
-        self, on_kept: OnKept, partition: Partition, rows: Sequence[PendingEntry]
+        self, on_kept: OnKept, topic_uuid: bytes, rows: Sequence[PendingEntry]
     ) -> None:
         self._on_kept = on_kept
-        self.topic_uuid = partition.topic.uuid.bytes
+        self.topic_uuid = topic_uuid
         self.rows = rows
         self.count = sum([run_count or 1 for _, _, run_count, _ in rows])
         self.size_bytes = sum([len(value) for *_, value in rows])

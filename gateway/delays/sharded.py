@@ -2,8 +2,8 @@
 
 ``ShardedDelays`` is a step of the write path. Partition n of ``__delays`` holds the messages of
 shard n, and a shard has ``Delays`` from its first message on. After ``headgate reshard``, and in
-directories of earlier versions, messages lie in another shard than their own: a start moves them,
-each with its removal in one append, so that a start that was cut short goes on at the next.
+directories of earlier versions, messages lie in another shard than their own, and are moved there
+(``gateway.delays.moving``).
 """
 
 from collections.abc import Collection, Sequence
@@ -14,26 +14,26 @@ from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.config.queues import DelayConfig
 from gateway.delays.manager import DEFAULT_BOUNDS, DelayBounds, Delays
-from gateway.delays.moving import move_home
+from gateway.delays.moving import HomeMoves
 from gateway.delays.node_counts import NodeCounts
 from gateway.delays.pending_messages import PendingMessages
 from gateway.delays.split import due_time_in, split
 from gateway.delays.stream import DelayStream
 from gateway.errors import NotLeader
-from gateway.futures import await_done
 from gateway.partition import Partition, Write
 from gateway.placement import shard_of
 from gateway.records.keyed import KeyedRecords
 from gateway.records.record_run import RecordRun, Run
 from gateway.storage import OnDone
 from gateway.topics.manager import Topic, TopicManager
+from gateway.transfer.transfers import Transfers
 from gateway.write_steps import BatchSplit
 
 
 class ShardedDelays:
     """Store of messages until they are due, and the step of the write path. Loop only."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its surroundings, made once
         self,
         stream_topic: Topic,
         broker: Broker,
@@ -42,6 +42,7 @@ class ShardedDelays:
         config: DelayConfig,
         *,
         bounds: DelayBounds,
+        transfers: Transfers | None = None,
     ) -> None:
         self._topic = stream_topic
         self._broker = broker
@@ -53,11 +54,22 @@ class ShardedDelays:
             bounds.room_bytes // self._shard_count, bounds.bodies_bytes // self._shard_count
         )
         self._counts = NodeCounts(clock, config, broker.incarnation)
-        self._by_shard: dict[int, Delays] = {}  # of open shards that have had messages
+        # By partition of the stream, of open shards that have had messages. After ``headgate
+        # reshard`` there may be more partitions than shards, until their messages are moved.
+        self._by_number: dict[int, Delays] = {}
         self._is_started = False
         self._moved = 0  # by shards that have left
         self._refused = 0
         self.open_shards: set[int] = set()
+        self._home_moves = HomeMoves(
+            stream_topic,
+            broker,
+            clock,
+            self._by_number,
+            self.open_shards,
+            self.adopt,
+            transfers,
+        )
 
     @classmethod
     async def open(
@@ -68,13 +80,17 @@ class ShardedDelays:
         config: DelayConfig,
         *,
         bounds: DelayBounds = DEFAULT_BOUNDS,
+        transfers: Transfers | None = None,
     ) -> "ShardedDelays":
         """Return the delays of the node's shards; ``start`` moves what became due meanwhile.
 
-        Errors: as ``DelayStream.load``.
+        Without ``transfers``, messages of a shard of another node stay where they are. Errors: as
+        ``DelayStream.load``.
         """
         topic = await DelayStream.topic_of(broker, topics)
-        delays = cls(topic, broker, topics, clock, config, bounds=bounds)
+        delays = cls(topic, broker, topics, clock, config, bounds=bounds, transfers=transfers)
+        if transfers is not None:
+            transfers.adopters[topic.uuid] = delays.adopt
         await delays.load_shards(broker.shards.owned())
         topics.on_deleted.append(delays.on_topic_deleted)
         broker.write_steps.append(delays)
@@ -85,12 +101,12 @@ class ShardedDelays:
     def start(self) -> None:
         """Start to move due messages, after all followers of topics are registered."""
         self._is_started = True
-        self._start_shards([shard for shard in self._by_shard if self._is_served(shard)])
+        self._start_shards([one for one in self.open_shards if self._is_served(one)])
 
     def stop(self) -> None:
         """Stop to move messages."""
         self._is_started = False
-        for one in self._by_shard.values():
+        for one in self._by_number.values():
             one.stop()
 
     def close(self) -> None:
@@ -98,47 +114,31 @@ class ShardedDelays:
         self._broker.shards.unregister(self)
         self._broker.shards.on_open.remove(self._start_shards)
         self._is_started = False
+        self._home_moves.close()
         self.close_shards(set(self.open_shards))
 
     # --- life cycle of shards: see ``gateway.shard_lifecycle.ShardState``
 
     def quiesce_shards(self, shards: Collection[int]) -> None:
         """See ``ShardState``: nothing is only in memory; due messages are moved no more."""
-        for shard in self._by_shard.keys() & set(shards):
-            self._by_shard[shard].stop()
+        for one in self._of_shards(shards):
+            one.stop()
 
     def close_shards(self, shards: Collection[int]) -> None:
         """See ``ShardState``."""
         self.open_shards.difference_update(shards)
-        for shard in self._by_shard.keys() & set(shards):
-            delays = self._by_shard.pop(shard)
-            delays.close()
-            self._moved += delays.mover.moved
-            self._refused += delays.mover.refused
+        for one in self._of_shards(shards):
+            del self._by_number[one.stream.partition.number]
+            one.close()
+            self._moved += one.mover.moved
+            self._refused += one.mover.refused
         self._count_states()
 
     async def load_shards(self, shards: Collection[int]) -> None:
-        """See ``ShardState``. Messages in another shard than their own are moved to it.
+        """See ``ShardState``. Messages in another shard than their own are moved, if it is open.
 
-        That is when all shards are loaded together: no other state in memory has to follow.
         Errors: as ``DelayStream.load``, and ``NotLeader``.
         """
-        loaded = await self._load(shards)
-        if len(shards) == self._shard_count:
-            misplaced = [one.stream for one in loaded if one.stream.misplaced]
-            for stream in misplaced:
-                await move_home(stream, self._home_of, self._partition_of, self._append)
-            if misplaced:
-                loaded = await self._load(shards)
-        for delays in loaded:
-            if delays.stream.partition.number < self._shard_count:
-                self._by_shard[delays.stream.partition.number] = delays
-        self.open_shards.update(shards)
-        self._count_states()
-
-    async def _load(self, shards: Collection[int]) -> list[Delays]:
-        """Return the delays of all partitions of shards in which something is stored."""
-        loaded = []
         for number in range(len(self._topic.partition_ids)):
             if number % self._shard_count not in shards:
                 continue
@@ -146,20 +146,27 @@ class ShardedDelays:
             if partition.high_watermark > partition.log_start_offset:
                 delays = self._new(partition)
                 await delays.load(self._home_of)
-                loaded.append(delays)
-        return loaded
+                self._by_number[number] = delays
+        self.open_shards.update(shards)
+        self._count_states()
+        await self._home_moves.move_all()
+
+    def _of_shards(self, shards: Collection[int]) -> list[Delays]:
+        count = self._shard_count
+        return [one for number, one in self._by_number.items() if number % count in shards]
 
     def _start_shards(self, shards: Collection[int]) -> None:
         """Move due messages of shards that are served from now on."""
         if self._is_started:
-            for shard in self._by_shard.keys() & set(shards):
-                self._by_shard[shard].start()
+            for one in self._of_shards(shards):
+                one.start()
+            self._home_moves.wake()
 
     def _is_served(self, shard: int) -> bool:
         return self._broker.shards.is_open(shard)
 
     def _count_states(self) -> None:
-        self._counts.states = [one.state for one in self._by_shard.values()]
+        self._counts.states = [one.state for one in self._by_number.values()]
 
     def _home_of(self, topic_uuid: bytes, number: int) -> int | None:
         """Return the shard of a message's partition; None when its topic was deleted."""
@@ -168,9 +175,6 @@ class ShardedDelays:
 
     def _partition_of(self, number: int) -> Partition:
         return self._broker.partition(self._topic, number)
-
-    async def _append(self, writes: Sequence[Write]) -> None:
-        await await_done(partial(self._broker.append, writes, reserved=True))
 
     def _new(self, partition: Partition) -> Delays:
         return Delays(
@@ -185,18 +189,27 @@ class ShardedDelays:
 
     def of(self, partition: Partition) -> Delays:
         """Return the delays of a partition's shard. Error: ``NotLeader`` when it is not open."""
-        found = self._by_shard.get(partition.shard)
+        found = self._by_number.get(partition.shard)
         if found is None or found.stream.partition.moved_to is not None:
-            return self._begin(partition)
+            partition.check_present()
+            return self._of_shard(partition.shard)
         return found
 
-    def _begin(self, partition: Partition) -> Delays:
-        """Return new delays of a shard that has had no messages yet."""
-        partition.check_present()
-        shard = partition.shard
-        if shard not in self.open_shards or shard in self._by_shard:
+    def adopt(self, shard: int, values: Sequence[bytes]) -> list[PendingMessages]:
+        """Return entries of other shards as parts of the stream of their own.
+
+        ``PendingMessages.done`` follows. Error: ``NotLeader`` when the shard is not open.
+        """
+        return self._of_shard(shard).adopt(values)
+
+    def _of_shard(self, shard: int) -> Delays:
+        """Return the delays of a shard, new ones if it has had no messages yet."""
+        found = self._by_number.get(shard)
+        if found is not None and found.stream.partition.moved_to is None:
+            return found
+        if shard not in self.open_shards or found is not None:
             raise NotLeader(f"delayed messages of shard {shard} are being loaded")
-        delays = self._by_shard[shard] = self._new(self._partition_of(shard))
+        delays = self._by_number[shard] = self._new(self._partition_of(shard))
         self._count_states()
         if self._is_started and self._is_served(shard):
             delays.start()
@@ -239,31 +252,31 @@ class ShardedDelays:
     @property
     def total(self) -> int:
         """Number of delayed messages of all topics."""
-        return sum([one.total for one in self._by_shard.values()])
+        return sum([one.total for one in self._by_number.values()])
 
     @property
     def moved(self) -> int:
         """Number of messages that were appended to their topics."""
-        return self._moved + sum([one.mover.moved for one in self._by_shard.values()])
+        return self._moved + sum([one.mover.moved for one in self._by_number.values()])
 
     @property
     def refused(self) -> int:
         """Number of refused appends of due messages."""
-        return self._refused + sum([one.mover.refused for one in self._by_shard.values()])
+        return self._refused + sum([one.mover.refused for one in self._by_number.values()])
 
     @property
     def is_busy(self) -> bool:
         """Whether messages are being found, read or moved, without a refusal."""
-        return any(one.mover.is_busy for one in self._by_shard.values())
+        return any(one.mover.is_busy for one in self._by_number.values())
 
     def run(self) -> None:
         """Move what is due now, as timers do."""
-        for one in tuple(self._by_shard.values()):
+        for one in tuple(self._by_number.values()):
             one.mover.run()
 
     def count(self, topic: Topic) -> int:
         """Return the number of delayed messages of a topic."""
-        return sum([one.count(topic) for one in self._by_shard.values()])
+        return sum([one.count(topic) for one in self._by_number.values()])
 
     def purge(self, topic: Topic, on_done: OnDone) -> None:
         """Cancel all delayed messages of a topic, in one append.
@@ -272,7 +285,7 @@ class ShardedDelays:
         changed: ``StorageUnavailable``.
         """
         present = [
-            one for one in self._by_shard.values() if one.stream.partition.moved_to is None
+            one for one in self._by_number.values() if one.stream.partition.moved_to is None
         ]
         if not present:
             self._broker.after_pending(on_done)
@@ -284,5 +297,5 @@ class ShardedDelays:
 
     def on_topic_deleted(self, topic: Topic) -> None:
         """Forget the delayed messages of a deleted topic; a hook of the ``TopicManager``."""
-        for one in self._by_shard.values():
+        for one in self._by_number.values():
             one.on_topic_deleted(topic)

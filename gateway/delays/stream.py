@@ -69,8 +69,8 @@ class DelayStream:
         self._broker = broker
         self.clock = clock
         self.state = state
-        self.misplaced: set[int] = set()
-        """Numbers of entries that were loaded and are in another shard than their own."""
+        self.misplaced: dict[int, int] = {}
+        """Shard of entries that were loaded and are in another than their own, by number."""
         self._room_bytes = room_bytes
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -116,7 +116,6 @@ class DelayStream:
                 offset = parse_batch_header(batch).last_offset + 1
             await asyncio.sleep(0)  # The loop serves others while much is loaded.
         self.state.loaded()
-        self.misplaced = {one for one in self.misplaced if self.state.find(one) is not None}
         return highest
 
     def _apply(
@@ -137,7 +136,7 @@ class DelayStream:
             home = homes[target]
             if home is not None:
                 if home != self.partition.number:
-                    self.misplaced.add(waiting_number)
+                    self.misplaced[waiting_number] = home
                 size_bytes = len(value) + ENTRY_OVERHEAD_BYTES
                 state.add(due_unix_ms, waiting_number, uuid, offset, size_bytes, run_count)
             return waiting_number + max(run_count - 1, 0)

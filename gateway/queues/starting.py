@@ -1,4 +1,4 @@
-"""Start of the queues of a node: with transfers to other nodes, and those that the config names."""
+"""Start of the queues of a node, with those that the config names."""
 
 from contextlib import AsyncExitStack
 
@@ -12,18 +12,16 @@ from gateway.topics.manager import TopicManager
 from gateway.transfer.transfers import Transfers
 
 
-async def start_queues(  # noqa: PLR0917 - the parts of the kernel before it
+async def start_queues(  # noqa: PLR0913, PLR0917 - the parts of the kernel before it
     broker: Broker,
     topics: TopicManager,
     clock: Clock,
     metadata: MetadataStore,
     settings: Settings,
+    transfers: Transfers,
     stack: AsyncExitStack,
 ) -> QueueManager:
-    """Open transfers and queues, which ``stack`` closes, and make the declared queues."""
-    transfers = Transfers(broker, topics, clock)
-    await transfers.open()
-    stack.callback(transfers.close)
+    """Open queues, which ``stack`` closes, and make the declared queues."""
     queues = await QueueManager.open(
         broker, topics, clock, metadata, settings.queue, transfers=transfers
     )

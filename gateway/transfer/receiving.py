@@ -1,14 +1,22 @@
 """Target's side of transfers: the service that other nodes send their parts to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
+from uuid import UUID
 
 from features.transfer import Incoming, Verdict
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer, Part
-from gateway.errors import GatewayError, InvalidRequest, Overloaded, StorageUnavailable
+from gateway.errors import (
+    GatewayError,
+    InvalidRequest,
+    NotLeader,
+    Overloaded,
+    StorageUnavailable,
+    as_value,
+)
 from gateway.partition import Partition
 from gateway.records.record_run import Run
 from gateway.shards.model import (
@@ -24,8 +32,15 @@ from gateway.shards.model import (
 from gateway.streams import InternalStream
 from gateway.topics.manager import TopicManager
 from gateway.transfer.payload import Transfer, TransferCodec, decode_payload, to_runs
+from gateway.write_steps import Held, end_held
 
 Waiting = dict[tuple[int, int], list[OnReply]]
+Adopter = Callable[[int, Sequence[bytes]], Sequence[Held]]
+"""Takes in the values of records for a partition of an internal topic, whose state it keeps.
+
+Their ``part`` is appended, and ``done`` follows. Error: ``NotLeader`` when its shard is not open.
+"""
+Adopters = dict[UUID, Adopter]
 
 
 class IncomingShard(Protocol):
@@ -61,12 +76,14 @@ class TransferService:
         topics: TopicManager,
         clock: Clock,
         find: Callable[[int], IncomingShard | None],
+        adopters: Adopters,
     ) -> None:
-        """``find`` returns an open shard."""
+        """``find`` returns an open shard. ``adopters``: by uuid of their topic."""
         self._broker = broker
         self._topics = topics
         self._clock = clock
         self._find = find
+        self._adopters = adopters
         self._coalescer = AcceptedRuns(broker)
 
     def call(self, room: Room, payload: object, on_reply: OnReply) -> None:
@@ -102,7 +119,7 @@ class TransferService:
 
     def _apply(self, shard: IncomingShard, transfer: Transfer, on_reply: OnReply) -> None:
         """Append the effects and the number as one. Errors: ``NotLeader``, ``TopicNotFound``."""
-        parts = self._parts(transfer)
+        held: list[Held] = []
         source, number = transfer.source, transfer.number
         shard.waiting[source, number] = [on_reply]
         items = shard.incoming.begin(source, number)
@@ -110,27 +127,39 @@ class TransferService:
         try:
             shard.stream.put(
                 items,
-                partial(self._applied, shard, source, number),
-                beside=parts,
+                partial(self._applied, shard, source, number, held),
+                beside=self._parts(transfer, held),
                 coalescer=self._coalescer,
                 as_is=True,
             )
-        except GatewayError:
+        except GatewayError as error:
+            end_held(held, as_value(error))
             del shard.waiting[source, number]
             shard.incoming.undo(source, number)
             raise
         self._coalescer.seal()
 
-    def _parts(self, transfer: Transfer) -> list[Part]:
-        """Return the effects of a part; those of deleted topics have ended by that."""
+    def _parts(self, transfer: Transfer, held: list[Held]) -> list[Part]:
+        """Return the effects of a part; those of deleted topics have ended by that.
+
+        ``held`` gets what adopters have taken in.
+        """
         now_unix_ms = self._clock.unix_ms()
         parts: list[Part] = []
         for uuid, number, records in decode_payload(transfer.payload):
             topic = self._topics.by_uuid(uuid)
             if topic is None:
                 continue
-            partition = self._broker.partition(topic, number)
-            parts += [(partition, run) for run in to_runs(records, now_unix_ms)]
+            adopt = self._adopters.get(uuid)
+            if adopt is None and topic.is_internal:
+                raise NotLeader(f"{topic.name.name} is being opened")
+            if adopt is None:
+                partition = self._broker.partition(topic, number)
+                parts += [(partition, run) for run in to_runs(records, now_unix_ms)]
+                continue
+            adopted = adopt(number, [record.value or b"" for record in records])
+            held += adopted
+            parts += [one.part for one in adopted if one.part is not None]
         return parts
 
     def _applied(
@@ -138,8 +167,10 @@ class TransferService:
         shard: IncomingShard,
         source: int,
         number: int,
+        held: Sequence[Held],
         error: StorageUnavailable | None,
     ) -> None:
+        end_held(held, error)
         waiting = shard.waiting.pop((source, number))
         if error is None:
             shard.incoming.kept(source, number)

@@ -10,6 +10,7 @@ together, and not visible together.
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
 
@@ -28,7 +29,7 @@ from gateway.streams import REWRITE_ROOM_BYTES, VALUE_BYTES_MAX, InternalStream
 from gateway.topics.internal import internal_topic
 from gateway.topics.manager import Topic, TopicManager
 from gateway.transfer.payload import Addressed, Transfer, check_addressed, encode_payload
-from gateway.transfer.receiving import TransferService, Waiting
+from gateway.transfer.receiving import Adopters, TransferService, Waiting
 
 TRANSFERS_TOPIC: Final = "__transfers"
 SERVICE: Final = "transfer"
@@ -73,10 +74,22 @@ class Transfers:
         self.open_shards: set[int] = set()
         self.in_one_log = True
         """Whether each append of now is one, because all shards are this node's."""
+        self.adopters: Adopters = {}
+        """Parts of the node that keep the state of an internal topic, by the topic's uuid."""
         self.begun = 0
         self.applied = 0
         broker.placement.on_change.append(self._follow_owners)
         self._look()
+
+    @classmethod
+    async def start(
+        cls, broker: Broker, topics: TopicManager, clock: Clock, stack: AsyncExitStack
+    ) -> "Transfers":
+        """Return the open transfers of a node, which ``stack`` closes. Errors: as ``open``."""
+        transfers = cls(broker, topics, clock)
+        await transfers.open()
+        stack.callback(transfers.close)
+        return transfers
 
     async def open(self) -> None:
         """Make the topic at the first start, and open the shards of this node.
@@ -87,7 +100,9 @@ class Transfers:
         name = TopicName(DEFAULT_NAMESPACE, TRANSFERS_TOPIC)
         count = broker.placement.shard_count
         self._topic = await internal_topic(self._topics, name, count, _CONFIGS)
-        service = TransferService(broker, self._topics, self._clock, self._shards.get)
+        service = TransferService(
+            broker, self._topics, self._clock, self._shards.get, self.adopters
+        )
         broker.shard_calls.register(SERVICE, service)
         await self.load_shards(broker.shards.owned())
         broker.shards.register(self)
@@ -261,16 +276,20 @@ class Transfers:
             for part in intent.parts:
                 self._send(shard, part.target)
 
+    def is_open(self, source: int, target: int) -> bool:
+        """Return whether a transfer from a shard to another is not known to be applied."""
+        shard = self._shards.get(source)
+        return shard is not None and shard.outgoing.is_open(target)
+
     def when_clear(self, source: int, target: int, start: Callable[[], None]) -> None:
         """Call ``start`` when no transfer from a shard to another is open, maybe at once.
 
         A direct append of the publisher whose transfers they are comes after them.
         """
-        shard = self._shards.get(source)
-        if shard is None or not shard.outgoing.is_open(target):
-            start()
+        if self.is_open(source, target):
+            self._shards[source].after[target].append(start)
         else:
-            shard.after[target].append(start)
+            start()
 
     # --- sending
 

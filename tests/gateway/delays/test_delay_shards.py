@@ -141,7 +141,7 @@ async def test_messages_move_when_the_number_of_shards_changes(
         delays = await restarted(house, shard_count)
         topic = house.topics.get(TopicName("default", "work"))
         assert delays.total == PARTITIONS * 20
-        assert set(delays._by_shard) >= homes(house, topic)
+        assert set(delays._by_number) >= homes(house, topic)
     assert len(ids) == len(set(ids))
     assert await delivered(house, delays) == EXPECTED
 
@@ -251,6 +251,6 @@ async def test_a_shard_without_messages_costs_no_memory(house: House) -> None:
     delays = await restarted(house, SHARDS)
     topic = await house.topic("work", PARTITIONS)
     assert delays.open_shards == set(range(SHARDS))
-    assert not delays._by_shard
+    assert not delays._by_number
     await put(house, delays, topic, 0, (b"v",))
-    assert set(delays._by_shard) == {shard_of(topic, 0, house.broker.placement)}
+    assert set(delays._by_number) == {shard_of(topic, 0, house.broker.placement)}

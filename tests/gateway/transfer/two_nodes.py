@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
@@ -11,8 +11,9 @@ from uuid import UUID
 from gateway.broker import Broker
 from gateway.clock import ManualClock
 from gateway.coalescer import Coalescer
-from gateway.config.queues import QueueConfig
+from gateway.config.queues import DelayConfig, QueueConfig
 from gateway.config.settings import BrokerConfig, TopicDefaults
+from gateway.delays.sharded import ShardedDelays
 from gateway.errors import StorageUnavailable
 from gateway.metadata.sql import SqlMetadata
 from gateway.model import TopicName
@@ -33,7 +34,7 @@ from tests.support.lossy_network import Chances, LossyNetwork
 from tests.support.storage_host import TopicsHost
 
 SHARDS = 8
-SPREAD_MIN = 16  # partitions of a topic that lies in all shards
+SPREAD_MIN = 12  # partitions of a topic that lies in all shards
 FIRST, SECOND = Node(1, "127.0.0.1"), Node(2, "127.0.0.2")
 FAULTLESS = Chances(0, 0, 0)
 
@@ -91,6 +92,7 @@ class ClusterNode(TopicsHost):
     broker: Broker
     topics: TopicManager
     transfers: Transfers
+    delays: ShardedDelays
     queues: QueueManager
     coalescer: Coalescer
 
@@ -101,6 +103,7 @@ class ClusterNode(TopicsHost):
         config = KillableStorage.Config(bytes_max=1 << 30, reserve_bytes=0)
         self.storage = KillableStorage(config, data_dir=cluster.folder, clock=cluster.clock)
         self.is_running = False
+        self._ends = AsyncExitStack()
 
     async def start(self) -> None:
         cluster = self.cluster
@@ -117,9 +120,18 @@ class ClusterNode(TopicsHost):
             lambda topic: self.broker.delete_topic(topic, lambda _: None)
         )
         cluster.network.join(self.node.node_id, self.broker.shard_calls)
+        self._ends = AsyncExitStack()
+        self._ends.push_async_callback(self.topics.close)
+        self._ends.callback(self.broker.shards.close)
+        self._ends.callback(cluster.network.leave, self.node.node_id)
         self.coalescer = Coalescer(self.broker)
         self.transfers = Transfers(self.broker, self.topics, cluster.clock)
+        self._ends.callback(self.transfers.close)
         await self.transfers.open()
+        self.delays = await ShardedDelays.open(
+            self.broker, self.topics, cluster.clock, DelayConfig(), transfers=self.transfers
+        )
+        self._ends.callback(self.delays.close)
         self.queues = await QueueManager.open(
             self.broker,
             self.topics,
@@ -128,23 +140,19 @@ class ClusterNode(TopicsHost):
             QueueConfig(),
             transfers=self.transfers,
         )
+        self._ends.push_async_callback(self.queues._context.close)
         self.is_running = True
 
     async def kill(self) -> None:
-        """End without a clean stop."""
+        """End without a clean stop, maybe amid a start."""
         if not self.storage.is_dead:
             self.storage.die()
         self.is_running = False
-        self.cluster.network.leave(self.node.node_id)
-        self.transfers.close()
-        self.broker.shards.close()
-        await self.queues._context.close()
-        await self.topics.close()
+        await self._ends.aclose()
 
     async def restart(self) -> None:
         """Start again after a kill: shards come back in their next epoch."""
-        if self.is_running:
-            await self.kill()
+        await self.kill()
         self.storage.revive()
         self.cluster.renew(self)
         await self.start()
@@ -192,16 +200,21 @@ class Cluster:
 
     def move(self, shard: int, owner: ClusterNode | None) -> None:
         """Give a shard to another owner, whose log has what that node stored of it."""
-        for node in self.nodes:
-            if node.is_running and self.owners[shard] is node.node:
-                for seal in list(node.placement.before_release):
-                    seal([shard])
-        self.owners[shard] = None if owner is None else owner.node
-        self.epochs[shard] += 1
+        self.move_all([shard], owner)
+
+    def move_all(self, shards: Collection[int], owner: ClusterNode | None) -> None:
+        """Give shards to another owner in one turn of the loop; see ``move``."""
         running = [node for node in self.nodes if node.is_running]
         for node in running:
+            released = [one for one in shards if self.owners[one] is node.node]
+            for seal in list(node.placement.before_release) if released else ():
+                seal(released)
+        for shard in shards:
+            self.owners[shard] = None if owner is None else owner.node
+            self.epochs[shard] += 1
+        for node in running:
             for follow in list(node.placement.on_change):
-                follow([shard])
+                follow(shards)
 
     async def settled(self) -> None:
         """Return when the nodes have closed what left and opened what came."""
@@ -210,7 +223,7 @@ class Cluster:
                 await node.broker.shards.settled()
 
     async def topic(self, name: str, partitions: int = 16, **configs: str) -> Topic:
-        """Make a topic before the nodes start. One of 16 partitions or more has all shards."""
+        """Make a topic before the nodes start. With 12 partitions or more it has all shards."""
         topics = TopicManager(self.metadata, defaults=TopicDefaults(), clock=self.clock)
         await topics.load()
         dotted = {key.replace("_", "."): value for key, value in configs.items()}
