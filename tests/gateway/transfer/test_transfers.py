@@ -95,7 +95,9 @@ async def test_the_storage_refuses_an_intent_and_the_next_has_its_number(
         assert second.values(topic, there) == [b"kept"]
 
 
-async def test_a_local_append_comes_after_an_open_transfer_to_its_shard(tmp_path: Path) -> None:
+async def test_a_local_append_comes_after_an_open_transfer_to_its_shard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The target's shard moves to the source's node amid the transfer: it is sent all the same."""
     async with two_nodes(tmp_path) as cluster:
         topic = await cluster.topic("t")
@@ -105,6 +107,7 @@ async def test_a_local_append_comes_after_an_open_transfer_to_its_shard(tmp_path
         there = cluster.numbers(topic, UPPER)[0]
         shard = second.broker.partition(second.topics.get(topic.name), there).shard
         await second.kill()
+        monkeypatch.setattr(transfers_module, "RETRY_S", 60)  # the test itself sends again
         order: list[str] = []
         for number in range(3):
             first.append(
@@ -117,6 +120,7 @@ async def test_a_local_append_comes_after_an_open_transfer_to_its_shard(tmp_path
         await cluster.settled()
         first.append(0, [Addressed(topic, there, run_of(b"3"))], lambda _error: None)
         assert first.values(topic, there) == []
+        first.transfers._send_all(first.transfers._shards[0])
         await until(lambda: bool(order))
         assert first.values(topic, there) == [b"0", b"1", b"2", b"3"]
         assert first.transfers.begun == 4
