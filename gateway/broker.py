@@ -256,18 +256,6 @@ class Broker:
         )
         return without_aborted(partition.transactions, batches)
 
-    def read_stored(
-        self, partition: Partition, offset: int, end: int, *, bytes_max: int
-    ) -> Sequence[Buffer] | None:
-        """Return batches as they are stored, with aborted ones; see ``Reader.read_stored``."""
-        return self.reader.read_stored(partition, offset, end, bytes_max=bytes_max)
-
-    async def read_stored_disk(
-        self, partition: Partition, offset: int, end: int, *, bytes_max: int
-    ) -> Sequence[Buffer]:
-        """Return the same as ``read_stored``, waiting for the disk."""
-        return await self.reader.read_stored_disk(partition, offset, end, bytes_max=bytes_max)
-
     def wait_readable(
         self,
         partitions: Sequence[Partition],

@@ -29,6 +29,8 @@ class Fetched(NamedTuple):
     high_watermark: int
     log_start_offset: int
     records: bytes
+    stable_end: int = -1
+    aborted: tuple[tuple[int, int], ...] | None = None
 
 
 class Answer(NamedTuple):
@@ -50,6 +52,7 @@ def session_request(
     bytes_min: int = 1,
     bytes_max: int = 50 << 20,
     partition_bytes_max: int = 1 << 20,
+    isolation_level: int = 0,
 ) -> bytes:
     """Encode the body of a request for offsets by topic and partition."""
     m = importlib.import_module(f"kio.schema.fetch.v{version}.request")
@@ -68,7 +71,7 @@ def session_request(
         max_wait=timedelta(milliseconds=wait_ms),
         min_bytes=bytes_min,
         max_bytes=bytes_max,
-        isolation_level=0,
+        isolation_level=isolation_level,
         session_id=session_id,
         session_epoch=epoch,
         topics=topics,
@@ -90,7 +93,10 @@ def session_answer(version: int, body: bytes) -> Answer:
     partitions = {
         (_ref_of(topic), part.partition_index): Fetched(
             int(part.error_code), part.high_watermark, part.log_start_offset,
-            bytes(part.records or b""),
+            bytes(part.records or b""), part.last_stable_offset,
+            None if part.aborted_transactions is None else tuple(
+                (one.producer_id, one.first_offset) for one in part.aborted_transactions
+            ),
         )
         for topic in entity.responses
         for part in topic.partitions

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from adapters.kafka.codec import (
     ELEMENTS_MAX,
     I8,
+    I32,
     ElementBudget,
     TopicRef,
     decode_count,
@@ -29,6 +30,7 @@ from adapters.kafka.codecs.current_leader import (
     encode_nodes,
 )
 from adapters.kafka.codecs.metadata_codec import BrokerAddress
+from features.open_transactions import AbortedTransaction
 from gateway.errors import PeerError
 from gateway.model import Buffer, encode_uvarint
 
@@ -69,6 +71,8 @@ class FetchResult(NamedTuple):
     batches: Sequence[Buffer]
     leader: CurrentLeader | None = None
     """Sent from version 12 on, with an error that says that another node leads (KIP-951)."""
+    aborted: Sequence[AbortedTransaction] | None = None
+    """Aborted transactions among the batches; None unless only committed data is read."""
 
 
 _FETCH_HEAD: Final = struct.Struct(">iii")
@@ -153,10 +157,16 @@ def _fetched_partition(version: int, body: memoryview, at: int) -> tuple[FetchPa
 
 
 _FETCHED_SESSION: Final = struct.Struct(">hi")
-_FETCHED_V4: Final = struct.Struct(">ihqqii")  # ..., aborted transactions null, records
-_FETCHED_V5: Final = struct.Struct(">ihqqqii")
-_FETCHED_V11: Final = struct.Struct(">ihqqqiii")  # + preferred read replica
-_FETCHED_V12: Final = struct.Struct(">ihqqqBi")
+# Up to the log start offset; without aborted transactions (null), what follows them, too.
+_FETCHED_V4: Final = struct.Struct(">ihqq")
+_FETCHED_V5: Final = struct.Struct(">ihqqq")
+_PLAIN_V4: Final = struct.Struct(">ihqqii")  # ..., records
+_PLAIN_V5: Final = struct.Struct(">ihqqqii")
+_PLAIN_V11: Final = struct.Struct(">ihqqqiii")  # + preferred read replica
+_PLAIN_V12: Final = struct.Struct(">ihqqqBi")
+_ABORTED: Final = struct.Struct(">qq")
+_TWO_INTS: Final = struct.Struct(">ii")
+_NO_REPLICA: Final = -1
 
 
 def encode_fetch_response(
@@ -201,10 +211,35 @@ def encode_fetch_response(
 
 def _encode_fetched(version: int, result: FetchResult, size_bytes: int) -> bytes:
     fixed = result[:5]  # up to the log start offset
+    if result.aborted is not None:
+        return _encode_committed(version, result, result.aborted, size_bytes)
     if version >= FLEXIBLE_FROM:
-        return _FETCHED_V12.pack(*fixed, 0, -1) + encode_uvarint(size_bytes + 1)
+        return _PLAIN_V12.pack(*fixed, 0, _NO_REPLICA) + encode_uvarint(size_bytes + 1)
     if version >= 11:  # noqa: PLR2004 - KIP-392
-        return _FETCHED_V11.pack(*fixed, -1, -1, size_bytes)
+        return _PLAIN_V11.pack(*fixed, -1, _NO_REPLICA, size_bytes)
     if version >= 5:  # noqa: PLR2004 - KIP-107
-        return _FETCHED_V5.pack(*fixed, -1, size_bytes)
-    return _FETCHED_V4.pack(*fixed[:4], -1, size_bytes)
+        return _PLAIN_V5.pack(*fixed, -1, size_bytes)
+    return _PLAIN_V4.pack(*fixed[:4], -1, size_bytes)
+
+
+def _encode_committed(
+    version: int, result: FetchResult, aborted: Sequence[AbortedTransaction], size_bytes: int
+) -> bytes:
+    fixed = result[:5]
+    flexible = version >= FLEXIBLE_FROM
+    out = bytearray(
+        _FETCHED_V5.pack(*fixed)
+        if version >= 5  # noqa: PLR2004 - KIP-107
+        else _FETCHED_V4.pack(*fixed[:4])
+    )
+    out += encode_count(len(aborted), flexible=flexible)
+    for one in aborted:
+        out += _ABORTED.pack(one.producer_id, one.first_offset)
+        if flexible:
+            out.append(0)
+    if flexible:
+        out += I32.pack(_NO_REPLICA)
+        return bytes(out) + encode_uvarint(size_bytes + 1)
+    if version >= 11:  # noqa: PLR2004 - KIP-392
+        return bytes(out) + _TWO_INTS.pack(_NO_REPLICA, size_bytes)
+    return bytes(out) + I32.pack(size_bytes)

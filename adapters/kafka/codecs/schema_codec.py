@@ -40,6 +40,7 @@ _MESSAGES: Final[Mapping[int, tuple[str, str, int | None]]] = {
     21: ("admin", "DeleteRecords", 2),
     22: ("producer", "InitProducerId", 2),
     23: ("consumer", "OffsetForLeaderEpoch", 4),
+    27: ("producer", "WriteTxnMarkers", 1),
     29: ("admin", "DescribeAcls", 2),
     30: ("admin", "CreateAcls", 2),
     31: ("admin", "DeleteAcls", 2),

@@ -29,6 +29,7 @@ from gateway.model import Buffer
 from gateway.partition import Partition
 from gateway.records.expired import without_expired
 
+READ_UNCOMMITTED: Final = 0  # isolation level; 1 is READ_COMMITTED (KIP-98)
 ROOM_WAIT_S_MAX: Final = 5.0  # beyond the client's wait; request timeouts of clients are longer
 
 
@@ -66,8 +67,8 @@ class PendingFetch:
 
     __slots__ = (
         "_budget", "_bytes_max", "_bytes_min", "_deadline_s", "_element_count", "_has_failed",
-        "_has_more", "_loop", "_node", "_readable", "_reply", "_revision", "_session",
-        "_taken_bytes", "_task", "_timer", "_topics", "_version", "_waiters",
+        "_has_more", "_is_committed", "_loop", "_node", "_readable", "_reply", "_revision",
+        "_session", "_taken_bytes", "_task", "_timer", "_topics", "_version", "_waiters",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +83,7 @@ class PendingFetch:
         self._deadline_s = self._loop.time() + wait_ms / 1000
         self._bytes_max = min(request.bytes_max, node.config.fetch_bytes_max)
         self._bytes_min = min(request.bytes_min, self._bytes_max) if wait_ms else 0
+        self._is_committed = request.isolation_level != READ_UNCOMMITTED
         self._has_failed = False
         self._taken_bytes = 0
         self._waiters: list[FetchWait] = []
@@ -182,7 +184,7 @@ class PendingFetch:
         free_bytes, is_first = allowance.free_bytes, allowance.is_first
         uncached = []
         for target in readable:
-            target.batches = ()
+            target.reset(is_committed=self._is_committed)
             if target.error is not None or (free_bytes <= 0 and not is_first):
                 continue
             target.bytes_max = max(min(target.request.bytes_max, free_bytes), 1)
@@ -198,6 +200,8 @@ class PendingFetch:
                     free_bytes = 0  # only the first batch may exceed the limits
                     continue
                 target.batches = batches
+                if self._is_committed:
+                    target.find_aborted()
             free_bytes -= size_bytes
             is_first = False
             self._take(size_bytes)
@@ -219,8 +223,11 @@ class PendingFetch:
     def _read_cached(self, target: FetchTarget) -> Sequence[Buffer] | None:
         assert target.partition is not None
         try:
-            batches = self._node.broker.read(
-                target.partition, target.request.offset, bytes_max=target.bytes_max
+            batches = self._node.broker.reader.read_stored(
+                target.partition,
+                target.request.offset,
+                target.end(is_committed=self._is_committed),
+                bytes_max=target.bytes_max,
             )
         except GatewayError as error:
             self._fail(target, as_value(error))
@@ -233,14 +240,19 @@ class PendingFetch:
         return batches
 
     async def _read_disk(self, uncached: list[FetchTarget]) -> None:
-        broker = self._node.broker
+        reader = self._node.broker.reader
         for target in uncached:
             assert target.partition is not None
             try:
-                batches = await broker.read_disk(
-                    target.partition, target.request.offset, bytes_max=target.bytes_max
+                batches = await reader.read_stored_disk(
+                    target.partition,
+                    target.request.offset,
+                    target.end(is_committed=self._is_committed),
+                    bytes_max=target.bytes_max,
                 )
                 target.batches = self._unexpired(target.partition, batches)
+                if self._is_committed:
+                    target.find_aborted()
             except GatewayError as error:
                 self._fail(target, as_value(error))
             self._take(sum(map(len, target.batches)) - target.bytes_max)
@@ -311,6 +323,7 @@ class PendingFetch:
                 [target.partition for target in readable if target.partition is not None],
                 bytes_min=bytes_min,
                 on_ready=self._on_room,
+                reads_uncommitted=not self._is_committed,
             )
         )
 

@@ -36,6 +36,7 @@ class SessionFetch(PendingFetch):
         self._fetch_session = fetch_session
         self._is_full = not fetch_session.id
         fetch_session.pending = self
+        fetch_session.reads_uncommitted = not self._is_committed
 
     def resolve(self, topics: Topics) -> None:
         """Add partitions to the session, or change them."""

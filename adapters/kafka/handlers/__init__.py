@@ -66,6 +66,7 @@ APIS: Final = {
         Api(21, "DeleteRecords", range(3), "delete_records"),
         Api(22, "InitProducerId", range(6), "init_producer_id"),
         Api(23, "OffsetForLeaderEpoch", range(2, 5), "offset_for_leader_epoch"),
+        Api(27, "WriteTxnMarkers", range(1, 3), "write_txn_markers"),
         Api(29, "DescribeAcls", range(1, 4), "describe_acls"),
         Api(30, "CreateAcls", range(1, 4), "create_acls"),
         Api(31, "DeleteAcls", range(1, 4), "delete_acls"),

@@ -1,6 +1,7 @@
 """Fetch: API key 1, versions 4 to 18.
 
-v4   isolation level (KIP-98); without transactions both levels read up to the high watermark
+v4   isolation level (KIP-98): read_committed ends at the last stable offset, and the response
+     lists the aborted transactions, whose batches the client skips
 v5   log_start_offset (KIP-107)
 v7   incremental fetch sessions (KIP-227), see ``fetching.new_fetch``
 v9   current_leader_epoch (KIP-320)

@@ -1,7 +1,7 @@
 """ListOffsets: API key 2, versions 1 to 11.
 
 v1   one offset per partition, with its timestamp
-v2   isolation level (KIP-98); the levels are equal without transactions
+v2   isolation level (KIP-98): read_committed ends at the last stable offset
 v4   leader epochs (KIP-320)
 v6   flexible encoding (KIP-482)
 v7   timestamp -3: the record with the highest timestamp (KIP-734)
@@ -32,6 +32,7 @@ from gateway.topics.manager import Topic
 API_KEY: Final = 2
 VERSIONS: Final = range(1, 12)
 
+READ_UNCOMMITTED: Final = 0
 NO_TIMESTAMP: Final = -1
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -74,16 +75,19 @@ async def handle(
             if slice_counter.is_over():
                 await yield_to_loop()
     topics = [
-        await _answer_topic(topic, session, version, repeated, slice_counter)
+        await _answer_topic(
+            topic, session, version, request.isolation_level, repeated, slice_counter
+        )
         for topic in request.topics
     ]
     return ListOffsetsResponse(version=version, topics=topics)
 
 
-async def _answer_topic(
+async def _answer_topic(  # noqa: PLR0917 - a topic of a request, and its slice
     asked: ListOffsetsRequest.ListOffsetsTopic,
     session: Session,
     version: int,
+    isolation_level: int,
     repeated: set[tuple[str, int]],
     slice_counter: SliceCounter,
 ) -> ListOffsetsResponse.ListOffsetsTopicResponse:
@@ -105,7 +109,7 @@ async def _answer_topic(
                 raise Refused(ErrorCode.INVALID_REQUEST, "the partition is there twice")
             if isinstance(topic, GatewayError):
                 raise topic
-            found = await _find(session.node.broker, topic, partition, version)
+            found = await _find(session.node.broker, topic, partition, version, isolation_level)
         except GatewayError as error:
             code = code_of(error)
         partitions.append(
@@ -125,6 +129,7 @@ async def _find(
     topic: Topic,
     asked: ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition,
     version: int,
+    isolation_level: int,
 ) -> ListedOffset:
     timestamp: int = asked.timestamp
     if timestamp < 0 and version < _KNOWN_FROM.get(timestamp, version + 1):
@@ -132,11 +137,13 @@ async def _find(
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, msg)
     partition = broker.partition(topic, asked.partition_index)
     check_current(partition, asked.current_leader_epoch)
+    is_committed = isolation_level != READ_UNCOMMITTED
+    end = partition.stable_end if is_committed else partition.high_watermark
     if timestamp >= 0:
-        return _at(broker, partition, await broker.offset_for_time(partition, timestamp))
+        return _at(broker, partition, await broker.offset_for_time(partition, timestamp, end))
     if timestamp == MAX_TIMESTAMP:
-        return _at(broker, partition, await broker.max_timestamp(partition))
-    return _special(broker, partition, timestamp)
+        return _at(broker, partition, await broker.max_timestamp(partition, end))
+    return _special(broker, partition, timestamp, end)
 
 
 def _at(broker: Broker, partition: Partition, record: tuple[int, ...] | None) -> ListedOffset:
@@ -147,11 +154,11 @@ def _at(broker: Broker, partition: Partition, record: tuple[int, ...] | None) ->
     return ListedOffset(offset, timestamp_unix_ms, epoch_at(broker, partition, offset))
 
 
-def _special(broker: Broker, partition: Partition, timestamp: int) -> ListedOffset:
+def _special(broker: Broker, partition: Partition, timestamp: int, end: int) -> ListedOffset:
     if timestamp == LATEST:
-        # The high watermark, not the log end: a client that seeks there must not read records
-        # that a crash can still remove.
-        return ListedOffset(partition.high_watermark, NO_TIMESTAMP, partition.leader_epoch)
+        # At most the high watermark, not the log end: a client that seeks there must not read
+        # records that a crash can still remove.
+        return ListedOffset(end, NO_TIMESTAMP, partition.leader_epoch)
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         start = partition.log_start_offset
         return ListedOffset(start, NO_TIMESTAMP, epoch_at(broker, partition, start))

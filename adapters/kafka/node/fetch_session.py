@@ -113,8 +113,8 @@ class SessionPartition(FetchTarget):
 
     @property
     def reads_uncommitted(self) -> bool:
-        """See ``gateway.partition.Appended``."""
-        return False
+        """See ``gateway.partition.Appended``: as the session's last request."""
+        return self.session.reads_uncommitted
 
     @property
     def takes_pending(self) -> bool:
@@ -184,6 +184,7 @@ class FetchSession:
         self.owner = owner
         self.revision = revision
         self.by_id = by_id
+        self.reads_uncommitted = False
         self.partitions: dict[tuple[TopicRef, int], SessionPartition] = {}
         self.ready: set[SessionPartition] = set()
         self.turns = count()

@@ -33,6 +33,7 @@ SPLIT: Final[Mapping[int, _Split]] = {
     20: _Split(("topics", "topic_names"), "responses"),  # DeleteTopics
     21: _Split(("topics",), "topics", _PARTITIONS),  # DeleteRecords
     23: _Split(("topics",), "topics", _PARTITIONS),  # OffsetForLeaderEpoch
+    27: _Split(("markers",), "markers", alone="topics"),  # WriteTxnMarkers
     30: _Split(("creations",), "results"),  # CreateAcls
     31: _Split(("filters",), "filter_results"),  # DeleteAcls
     33: _Split(("resources",), "responses", alone="configs"),  # AlterConfigs

@@ -75,20 +75,6 @@ async def test_with_unknown_topics_alone_there_is_nothing_to_wait_for(tmp_path: 
         assert results((await client.answer())[1]) == [(3, 0)]
 
 
-async def test_the_last_stable_offset_is_where_readers_stop(tmp_path: Path) -> None:
-    async with running(tmp_path) as live:
-        await appended(live, count=3)
-        partition = partition_of(live)
-        end = partition.high_watermark
-        partition.stable_end = end // 3
-        client = await live.client()
-        client.send(many([("orders", 0, end // 3)], wait_ms=0))
-        answer = (await client.answer())[1]
-        offsets = struct.unpack_from(">qq", answer, answer.index(b"orders") + 16)
-        assert offsets == (end, end // 3)
-        assert results(answer) == [(0, 0)]
-
-
 async def test_an_error_at_reading_is_answered_at_once(tmp_path: Path) -> None:
     async with running(tmp_path) as live:
         client = await live.client()
@@ -178,7 +164,7 @@ async def test_a_topic_deleted_while_its_disk_is_read_is_not_found(
         make_reads_wait(live, monkeypatch)
         monkeypatch.setattr(
             live.kernel.broker.reader,
-            "read",
+            "read_stored",
             lambda *_args, **_kwargs: setattr(partition, "is_gone", True),
         )
         client = await live.client()
@@ -260,7 +246,7 @@ async def test_a_bug_met_while_waiting_closes_that_connection_alone(
         def fail(*_args: object, **_kwargs: object) -> Never:
             raise RuntimeError
 
-        monkeypatch.setattr(live.kernel.broker.reader, "read", fail)
+        monkeypatch.setattr(live.kernel.broker.reader, "read_stored", fail)
         writer = await live.client()
         writer.send(produce(2, sample_batch()))
         assert await client.ended()

@@ -25,6 +25,7 @@ from adapters.kafka.codecs.produce_codec import (
     encode_produce_response,
 )
 from adapters.kafka.handlers import APIS
+from features.open_transactions import AbortedTransaction
 from gateway.errors import PeerError
 from tests.support.examples import examples
 
@@ -172,6 +173,8 @@ def test_fetch_responses_are_understood(version: int) -> None:
         FetchResult(1, 0, 2**41, 2**40, 5, [memoryview(b"first "), b"second"]),
         FetchResult(2, 1, 30, 25, 20, ()),
         FetchResult(3, 0, 40, 40, 21, [b"x" * 300]),
+        FetchResult(4, 0, 50, 45, 22, [b"y" * 200], None, ()),
+        FetchResult(5, 0, 60, 55, 23, [b"z"], None, [AbortedTransaction(7, 2**40, 2**41)] * 2),
     ]
     m = schema("fetch", version, "response")
     data = b"".join(encode_fetch_response(version, [(ref, results)]))
@@ -191,9 +194,16 @@ def test_fetch_responses_are_understood(version: int) -> None:
         (1, 0, 2**41, 2**40, b"first second"),
         (2, 1, 30, 25, b""),
         (3, 0, 40, 40, b"x" * 300),
+        (4, 0, 50, 45, b"y" * 200),
+        (5, 0, 60, 55, b"z"),
     ]
+    assert [
+        p.aborted_transactions
+        and [(one.producer_id, one.first_offset) for one in p.aborted_transactions]
+        for p in topic.partitions
+    ] == [None, None, None, (), [(7, 2**40)] * 2]
     if version >= 5:
-        assert [p.log_start_offset for p in topic.partitions] == [5, 20, 21]
+        assert [p.log_start_offset for p in topic.partitions] == [5, 20, 21, 22, 23]
 
 
 @pytest.mark.parametrize("version", APIS[18].versions)

@@ -34,6 +34,7 @@ async def list_offset(
     version: int = 11,
     number: int = 0,
     epoch: int = -1,
+    isolation_level: int = 0,
     **fields: Any,
 ) -> tuple[ErrorCode, int, int, int]:
     """Return (code, offset, timestamp, leader epoch) of one partition of topic ``t``."""
@@ -44,7 +45,7 @@ async def list_offset(
         "list_offsets",
         version,
         replica_id=-1,
-        isolation_level=0,
+        isolation_level=isolation_level,
         topics=[ListTopic(name="t", partitions=[partition])],
         **fields,
     )
