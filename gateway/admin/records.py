@@ -1,11 +1,14 @@
-"""REST for single records: append one, and follow a topic as it grows.
+"""REST for records: append some, and follow a topic as it grows.
 
-``POST /v1/topics/<name>/records`` appends; ``POST /v1/topics/<name>/follow`` returns what came
-since the positions of the answer before. To read what is there, see ``gateway.admin.find``.
+``POST /v1/topics/<name>/records`` appends one, ``.../record-batch`` up to ``BATCH_RECORDS_MAX`` in
+one append; ``POST /v1/topics/<name>/follow`` returns what came since the positions of the answer
+before. To read what is there, see ``gateway.admin.find``.
 """
 
+import asyncio
 import base64
 import binascii
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pydantic import Field
@@ -30,6 +33,8 @@ from gateway.topics.manager import Topic
 
 FOLLOWED_MAX: Final = 256  # partitions; of a wider topic, the first ones
 FOLLOWED_RECORDS_MAX: Final = 200  # of one answer
+WAIT_MS_MAX: Final = 20_000  # of one call, for the first record
+BATCH_RECORDS_MAX: Final = 1_000
 
 
 class HeaderBody(FrozenConfig):
@@ -51,38 +56,91 @@ class NewRecord(FrozenConfig):
     partition: int | None = Field(default=None, ge=0)
 
 
+class NewRecords(FrozenConfig):
+    """Body of ``POST /v1/topics/<name>/record-batch``."""
+
+    records: tuple[NewRecord, ...] = Field(min_length=1, max_length=BATCH_RECORDS_MAX)
+
+
 class Follow(SearchTerms):
-    """Body of ``POST /v1/topics/<name>/follow``; without ``positions`` it begins at the end."""
+    """Body of ``POST /v1/topics/<name>/follow``; without ``positions`` it begins at the end.
+
+    ``wait_ms``: for a first record, if there is none.
+    """
 
     positions: dict[int, int] = Field(default_factory=dict, max_length=FOLLOWED_MAX)
     partition: int | None = Field(default=None, ge=0)
+    wait_ms: int = Field(default=0, ge=0, le=WAIT_MS_MAX)
 
 
 def routes(state: AdminState) -> list[Route]:
     """Return the routes."""
 
     async def append(request: Request) -> Response:
-        kernel, name = state.running(), topic_name(request)
-        topic = kernel.topics.get(name)
+        topic = _writable(state.running(), request)
         body = await read_body(request, NewRecord)
-        check_may(kernel, request, Operation.WRITE, name)
-        if topic.is_internal:
-            raise PolicyViolation(f"{name.name} is the node's own topic")
-        with changes(kernel, request, "record.append", topic_text(name)):
-            appended = await _append(kernel, topic, body)
+        (appended,) = await _append_all(state.running(), request, topic, [body])
         return JSONResponse(appended, 201)
+
+    async def append_batch(request: Request) -> Response:
+        topic = _writable(state.running(), request)
+        body = await read_body(request, NewRecords)
+        appended = await _append_all(state.running(), request, topic, body.records)
+        return JSONResponse({"records": appended}, 201)
 
     async def follow(request: Request) -> Response:
         kernel, name = state.running(), topic_name(request)
         topic = kernel.topics.get(name)
         body = await read_body(request, Follow)
         check_may(kernel, request, Operation.READ, name)
-        return JSONResponse(await _follow(kernel, topic, body))
+        found = await _follow(kernel, topic, body)
+        if body.wait_ms and body.positions and not found["matches"]:
+            await _await_more(kernel, topic, found["positions"], body.wait_ms)
+            found = await _follow(kernel, topic, body)
+        return JSONResponse(found)
 
     return [
         Route("/topics/{topic}/records", append, methods=["POST"]),
+        Route("/topics/{topic}/record-batch", append_batch, methods=["POST"]),
         Route("/topics/{topic}/follow", follow, methods=["POST"]),
     ]
+
+
+def _writable(kernel: Kernel, request: Request) -> Topic:
+    """Return the topic that the path names. Errors: ``Unauthorized``, ``PolicyViolation``."""
+    name = topic_name(request)
+    topic = kernel.topics.get(name)
+    check_may(kernel, request, Operation.WRITE, name)
+    if topic.is_internal:
+        raise PolicyViolation(f"{name.name} is the node's own topic")
+    return topic
+
+
+async def _append_all(
+    kernel: Kernel, request: Request, topic: Topic, bodies: Sequence[NewRecord]
+) -> list[dict[str, int]]:
+    """Append records in one turn of the loop, which is one append."""
+    with changes(kernel, request, "record.append", topic_text(topic.name)):
+        return await asyncio.gather(*(_append(kernel, topic, body) for body in bodies))
+
+
+async def _await_more(
+    kernel: Kernel, topic: Topic, positions: Mapping[str, int], wait_ms: int
+) -> None:
+    """Return once a partition has more than was read, or the time is over."""
+    partitions = [kernel.broker.partition(topic, int(number)) for number in positions]
+    read = positions.values()
+    if any(one.stable_end > at for one, at in zip(partitions, read, strict=True)):
+        return
+    ready = asyncio.Event()
+    waiter = kernel.broker.wait_readable(partitions, bytes_min=1, on_ready=ready.set)
+    try:
+        async with asyncio.timeout(wait_ms / 1_000):
+            await ready.wait()
+    except TimeoutError:
+        pass
+    finally:
+        waiter.cancel()
 
 
 async def _append(kernel: Kernel, topic: Topic, body: NewRecord) -> dict[str, int]:

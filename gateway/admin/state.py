@@ -22,6 +22,7 @@ class AdminState:
         self.adapters = {} if adapters is None else adapters
         self.on_ready_changed: Callable[[], None] | None = None
         self._is_ready = False
+        self._ready_since_ms = 0
 
     @property
     def is_ready(self) -> bool:
@@ -30,9 +31,15 @@ class AdminState:
 
     @is_ready.setter
     def is_ready(self, is_ready: bool) -> None:
+        if is_ready and not self._is_ready and self.kernel is not None:
+            self._ready_since_ms = self.kernel.clock.monotonic_ms()
         self._is_ready = is_ready
         if self.on_ready_changed is not None:
             self.on_ready_changed()
+
+    def uptime_ms(self) -> int:
+        """Return how long the node has been ready. Errors: as ``running``."""
+        return self.running().clock.monotonic_ms() - self._ready_since_ms
 
     def running(self) -> Kernel:
         """Return the kernel. Errors: ``ShuttingDown`` before it starts and after it stops."""

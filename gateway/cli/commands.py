@@ -6,6 +6,21 @@ from typing import Final
 from gateway.cli.late_commands import LateCommand
 
 COMMANDS: Final[Mapping[str, LateCommand]] = {
+    "status": LateCommand(
+        "gateway.cli.status",
+        "status",
+        "Show a node on one screen: addresses, counts, backlog, disk and warnings.",
+    ),
+    "send": LateCommand(
+        "gateway.cli.send",
+        "send",
+        "Append a record to a topic, or one for each line of standard input.",
+    ),
+    "tail": LateCommand(
+        "gateway.cli.tail",
+        "tail",
+        "Print the last records of a topic, and with --follow those that come.",
+    ),
     "check-config": LateCommand(
         "gateway.cli.check_config",
         "check_config",
@@ -26,6 +41,7 @@ COMMANDS: Final[Mapping[str, LateCommand]] = {
     "clients": LateCommand(
         "gateway.cli.clients", "clients_app", "Connections to a running node."
     ),
+    "mqtt": LateCommand("gateway.cli.mqtt", "mqtt_app", "MQTT sessions of a running node."),
     "users": LateCommand("gateway.cli.users", "users_app", "Users of a running node."),
     "rules": LateCommand("gateway.cli.rules", "rules_app", "Access rules of a running node."),
     "log": LateCommand("gateway.cli.log", "log_app", "The log's files on the disk."),

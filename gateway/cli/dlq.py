@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from gateway.cli import options
+from gateway.cli import complete, options
 from gateway.cli.admin_client import AdminClient
 from gateway.cli.node_commands import confirm, in_namespace
 from gateway.cli.output import format_span, print_json, print_rows, say
@@ -21,7 +21,9 @@ _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
 dlq_app = command_group("Dead letters of a running node.")
 
-Name = Annotated[str, typer.Argument(help="The dead-letter queue's name.")]
+Name = Annotated[
+    str, typer.Argument(help="The dead-letter queue's name.", autocompletion=complete.queues)
+]
 
 
 @dlq_app.command("ls")

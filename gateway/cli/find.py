@@ -1,28 +1,18 @@
 """``headgate topics find``: search a topic by key or header."""
 
-import base64
 import sys
-from datetime import datetime
 from typing import Annotated, Any, Final, NamedTuple, Self
 
 import typer
 
-from gateway.cli import options
+from gateway.cli import complete, options
 from gateway.cli.admin_client import AdminClient
 from gateway.cli.node_commands import in_namespace
 from gateway.cli.output import format_size, print_json, print_rows
+from gateway.cli.record_lines import key_terms, parse_start, shown, time_of
 
 _VALUE_CHARS_MAX: Final = 80
 _MIB: Final = 1_048_576
-
-
-def _key(text: str) -> dict[str, str]:
-    if not text.startswith("0x"):
-        return {"key": text}
-    try:
-        return {"key_base64": base64.b64encode(bytes.fromhex(text[2:])).decode()}
-    except ValueError as error:
-        raise typer.BadParameter(f"{text}: {error}") from error
 
 
 class _Header(NamedTuple):
@@ -37,26 +27,19 @@ class _Header(NamedTuple):
         return cls(name, value)
 
 
-def _start(text: str) -> dict[str, int]:
-    if text.isdecimal():
-        return {"offset_min": int(text)}
-    try:
-        return {"timestamp_unix_ms_min": int(datetime.fromisoformat(text).timestamp() * 1_000)}
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no offset and no time") from error
-
-
 @in_namespace
 def find(  # noqa: PLR0913 - one argument per option
     client: AdminClient,
-    name: Annotated[str, typer.Argument(help="The topic's name.")],
+    name: Annotated[
+        str, typer.Argument(help="The topic's name.", autocompletion=complete.topics)
+    ],
     *,
     key: Annotated[
         dict[str, str] | None,
         typer.Option(
             "--key",
             "-k",
-            parser=_key,
+            parser=key_terms,
             metavar="TEXT",
             help="The records' key; 0x... is hexadecimal.",
         ),
@@ -77,7 +60,7 @@ def find(  # noqa: PLR0913 - one argument per option
         dict[str, int] | None,
         typer.Option(
             "--from",
-            parser=_start,
+            parser=parse_start,
             metavar="OFFSET|TIME",
             help="The first offset, or a time: 2026-11-20T10:00:00+00:00.",
         ),
@@ -136,24 +119,16 @@ class _Progress:
 
 
 def _row(match: dict[str, Any]) -> dict[str, Any]:
-    time = datetime.fromtimestamp(match["timestamp_unix_ms"] / 1_000).astimezone()
-    headers = {item["name"]: _shown(item, "value") for item in match["headers"]}
+    headers = {item["name"]: _text(item, "value") for item in match["headers"]}
     return {
         "partition": match["partition"],
         "offset": match["offset"],
-        "time": time.isoformat(timespec="milliseconds"),
-        "key": _shown(match, "key"),
-        "value": _shown(match, "value"),
+        "time": time_of(match["timestamp_unix_ms"]),
+        "key": _text(match, "key"),
+        "value": _text(match, "value"),
         "headers": headers,
     }
 
 
-def _shown(item: dict[str, Any], name: str) -> str | None:
-    """Return a value as text or hexadecimal, cut to what fits a line."""
-    if name in item:
-        text: str | None = item[name]
-    else:
-        text = "0x" + base64.b64decode(item[f"{name}_base64"]).hex()
-    if text is not None and len(text) > _VALUE_CHARS_MAX:
-        return text[:_VALUE_CHARS_MAX] + "..."
-    return text
+def _text(item: dict[str, Any], name: str) -> str | None:
+    return shown(item, name, chars_max=_VALUE_CHARS_MAX)

@@ -5,10 +5,12 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from gateway.cli import options
+from gateway.cli import complete, options
 from gateway.cli.admin_client import AdminClient
 from gateway.cli.node_commands import Change, confirm, in_namespace, parse_change
-from gateway.cli.output import format_span, print_json, print_rows, say
+from gateway.cli.output import format_span, note, print_json, print_rows, say
+from gateway.cli.record_lines import key_terms, shown
+from gateway.cli.send import Header, Key, Value, parse_headers, send_all, values_of
 from gateway.cli.synonyms import command_group
 from gateway.model import DEFAULT_GROUP
 
@@ -21,7 +23,12 @@ _MEANINGS: Final[Mapping[tuple[str, object], str]] = {
 
 queues_app = command_group("Queues of a running node.")
 
-Name = Annotated[str, typer.Argument(help="The queue's name, which is its topic's.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="The queue's name, which is its topic's.", autocompletion=complete.queues
+    ),
+]
 Group = Annotated[str, typer.Option(help="The queue group, where a topic has several.")]
 Settings = Annotated[
     list[Change] | None,
@@ -114,6 +121,60 @@ def show(
             _print_pairs(title, queue[f"{title}s"])
     if queue["dead_letter_sources"]:
         say(f"\ndead letters come from {', '.join(queue['dead_letter_sources'])}")
+
+
+@queues_app.command()
+@in_namespace
+def peek(
+    client: AdminClient,
+    name: Name,
+    *,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=1, max=200, help="Oldest messages to show.")
+    ] = 10,
+    group: Group = DEFAULT_GROUP,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show a queue's oldest messages, whatever their state, without taking them."""
+    query = {"limit": str(count), "group": group}
+    found = client.get("queues", name, "messages", query=query)
+    if as_json:
+        print_json(found["messages"])
+        return
+    rows = [
+        {
+            "place": f"{one['partition']}/{one['offset']}",
+            "state": one["state"].replace("_", " "),
+            "age": format_span(one["age_ms"]),
+            "key": shown(one, "key", chars_max=60),
+            "value": shown(one, "value", chars_max=60),
+        }
+        for one in found["messages"]
+    ]
+    empty = f"{name} holds no messages; send one: headgate queues send {name} hello"
+    print_rows(rows, ["place", "state", "age", "key", "value"], as_json=False, if_empty=empty)
+    if found["next"]:
+        note(f"the oldest {len(rows)} of {found['total']:,}; -n shows more")
+
+
+@queues_app.command("send")
+@in_namespace
+def send_message(
+    client: AdminClient,
+    name: Name,
+    value: Value = None,
+    *,
+    key: Key = None,
+    header: Header = None,
+) -> None:
+    """Send a message to a queue, or one for each line of standard input.
+
+    The key is the message group of a queue with the order key or fair.
+    """
+    client.get("queues", name)  # is there such a queue?
+    common: dict[str, Any] = {"headers": parse_headers(header)}
+    common |= key_terms(key) if key is not None else {}
+    send_all(client, name, values_of(value), common)
 
 
 @queues_app.command("set")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from gateway.cli import options
+from gateway.cli import complete, options
 from gateway.cli.admin_client import AdminClient
 from gateway.cli.find import find
 from gateway.cli.node_commands import Change, confirm, in_namespace, parse_change
@@ -16,7 +16,7 @@ topics_app = command_group("Topics of a running node.")
 
 _NONE: Final = "no topics; make one: headgate topics create NAME"
 
-Name = Annotated[str, typer.Argument(help="The topic's name.")]
+Name = Annotated[str, typer.Argument(help="The topic's name.", autocompletion=complete.topics)]
 Changes = Annotated[
     list[Change] | None,
     typer.Option(

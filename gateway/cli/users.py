@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from gateway.cli import options
+from gateway.cli import complete, options
 from gateway.cli.admin_client import AdminClient, Refused
 from gateway.cli.find_node import NodeOptions, find_client
 from gateway.cli.node_commands import confirm, of_node
@@ -22,7 +22,7 @@ _NONE: Final = "no users; add one: headgate users add NAME"
 
 _YES_NO: Final = {True: "yes", False: "no"}
 
-Name = Annotated[str, typer.Argument(help="The user's name.")]
+Name = Annotated[str, typer.Argument(help="The user's name.", autocompletion=complete.users)]
 
 
 @users_app.command()

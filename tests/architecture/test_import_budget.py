@@ -41,6 +41,10 @@ REMOTE_COMMANDS = [
     ("clients", "ls"),
     ("users", "ls"),
     ("exchanges", "ls"),
+    ("status",),
+    ("send", "t", "hello"),
+    ("tail", "t"),
+    ("mqtt", "sessions"),
 ]
 RUN_COMMAND = """
 import sys
