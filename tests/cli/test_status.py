@@ -3,8 +3,11 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
+import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.cli.conftest import Run
 from tests.support.gateway import ROOT
@@ -12,7 +15,7 @@ from tests.support.mqtt_gateway import MqttGateway
 
 
 @pytest.fixture(scope="module")
-def mqtt_node(tmp_path_factory: pytest.TempPathFactory):  # noqa: ANN201
+def mqtt_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MqttGateway]:
     with MqttGateway(tmp_path_factory.mktemp("data")) as gateway:
         yield gateway
 
@@ -56,9 +59,7 @@ def test_a_move_names_one_place(run: Run, arguments: tuple[str, ...]) -> None:
 
 
 def test_sessions_of_mqtt_are_listed_and_ended(run: Run, mqtt_node: MqttGateway) -> None:
-    import paho.mqtt.client as paho
-
-    client = paho.Client(paho.CallbackAPIVersion.VERSION2, "meter-7")
+    client = paho.Client(CallbackAPIVersion.VERSION2, "meter-7")
     client.connect("127.0.0.1", mqtt_node.mqtt_port)
     client.subscribe("plant/+/temp", 1)
     client.loop_start()
