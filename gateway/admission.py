@@ -19,6 +19,16 @@ class TooMuchBeforeLogin(PeerError):
     """Excess of bytes kept of clients that have not logged in."""
 
 
+class ConnectionQuota(Protocol):
+    """Limit of new connections by address; ``gateway.quotas.manager`` implements it."""
+
+    limits_addresses: bool
+
+    def admits_connection(self, host: str) -> bool:
+        """Count a new connection; False when the address makes too many."""
+        ...
+
+
 class Sender(Protocol):
     """Connection, as far as its unsent bytes go."""
 
@@ -35,7 +45,10 @@ def unsent_bytes(sender: Sender) -> int:
 class Admission:
     """Counts of all listeners. ``connections_max``: the number that descriptors allow."""
 
-    def __init__(self, config: ListenersConfig | None = None) -> None:
+    def __init__(
+        self, config: ListenersConfig | None = None, quota: ConnectionQuota | None = None
+    ) -> None:
+        self._quota = quota
         self.config = config = config or ListenersConfig()
         self.descriptors_max = descriptors.limit()
         reserve = min(config.descriptors_reserve, self.descriptors_max // _RESERVE_SHARE)
@@ -50,6 +63,11 @@ class Admission:
             return False
         self.connections_count += 1
         return True
+
+    def admits_rate(self, host: str) -> bool:
+        """Count a new connection of an address; False when it makes too many a second."""
+        quota = self._quota
+        return quota is None or not quota.limits_addresses or quota.admits_connection(host)
 
     def leave(self) -> None:
         """Uncount a connection."""

@@ -25,6 +25,7 @@ from gateway.metadata.store import MetadataStore
 from gateway.metrics import Metrics
 from gateway.placement import Placement
 from gateway.queues.manager import QueueManager
+from gateway.quotas.manager import Quotas
 from gateway.topics.manager import TopicManager
 from gateway.upkeep.scrub import Scrub
 
@@ -58,6 +59,7 @@ class Kernel:
     metadata: MetadataStore
     metrics: Metrics
     scrub: Scrub
+    quotas: Quotas
     contributions: Contributions = field(default_factory=Contributions)
     admission: Admission = field(default_factory=Admission)
     audit: Audit = field(default_factory=Audit)

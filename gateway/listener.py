@@ -117,6 +117,8 @@ class Listener:
             reason = "connections_max"
         elif host and self._per_host[host] >= self.config.connections_per_ip_max:
             reason = "connections_per_ip_max"
+        elif host and not self.admission.admits_rate(host):
+            reason = "connection_creation_rate"
         elif not self.admission.enter():
             reason = "listeners.descriptors_reserve"
         else:

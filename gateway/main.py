@@ -54,6 +54,7 @@ from gateway.placement import Placement, SingleNode
 from gateway.private_files import make_data_dir
 from gateway.producers import ProducerStates, open_producers
 from gateway.queues.starting import start_queues
+from gateway.quotas.start import start_quotas
 from gateway.registry import adapter_class, storage_class
 from gateway.reloading import Access, Reloading
 from gateway.shard_count import shard_count_of
@@ -179,7 +180,7 @@ class _Node:
         reserve.start()
         stack.callback(reserve.stop)
         assert self._auth is not None
-        access = Access(*self._auth, kernel.logins)
+        access = Access(*self._auth, kernel.logins, kernel.quotas)
         self._reloading = Reloading(settings, self._read, self._adapters, access)
         stack.callback(self._reloading.close)
         state.is_ready = True
@@ -263,6 +264,7 @@ class _Node:
         scrub.start()
         stack.callback(scrub.stop)
         audit = Audit(settings.log, clock)
+        quotas = await start_quotas(metadata, clock, settings, self._metrics, stack)
         return Kernel(
             settings=settings,
             clock=clock,
@@ -281,8 +283,9 @@ class _Node:
             metadata=metadata,
             metrics=self._metrics,
             scrub=scrub,
+            quotas=quotas,
             contributions=self._contributions,
-            admission=Admission(settings.listeners),
+            admission=Admission(settings.listeners, quotas),
             audit=audit,
             logins=LoginThrottle(settings.auth, audit, clock),
         )

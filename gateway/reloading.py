@@ -21,10 +21,13 @@ from gateway.config.text import as_tables
 from gateway.errors import GatewayError
 from gateway.kernel import HasListeners, ProtocolAdapter
 from gateway.listener import Listener
+from gateway.quotas.declared import declared_quotas
+from gateway.quotas.manager import Quotas
 
 HELD_KEYS: Final = frozenset(
     {
         "users",
+        "quotas",
         "auth.rules",
         "auth.super_users",
         "auth.failure_delay_ms",
@@ -42,18 +45,20 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Parts of a node that use the settings for access."""
+    """Parts of a node that use the settings for access and quotas."""
 
     users: StoredUsers
     rules: RuleBook
     keys: AccessKeys
     logins: LoginThrottle
+    quotas: Quotas
 
     async def adopt(self, found: Settings) -> None:
         """Apply changed settings. Errors: ``InvalidSettings`` and others, for unusable ones.
 
         Files are read, and rules checked, before anything changes.
         """
+        quotas = declared_quotas(found.quotas)
         declared = await read_declared(found.users, self.users)
         await self.rules.replace_static(found.auth.rules)
         self.users.policy.name_super_users(found.auth.super_users)
@@ -61,6 +66,7 @@ class Access:
         await self.users.redeclare(declared.users)
         self.keys.declare(declared.keys)
         self.logins.adopt(found.auth)
+        self.quotas.declare(quotas)
 
 
 class Reloading:

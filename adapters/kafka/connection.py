@@ -17,6 +17,7 @@ from adapters.kafka.framer import Framer
 from adapters.kafka.handlers import APIS, Api, ServingOrder, api_versions
 from adapters.kafka.node.large_requests import SLICE_ELEMENTS, free_in_slices
 from adapters.kafka.node.node import Node
+from adapters.kafka.quotas.request_meter import meter_of
 from adapters.kafka.requests.reply import Reply, is_flexible
 from adapters.kafka.requests.request_codec import decode_body, encode_body, find_api
 from adapters.kafka.requests.split_requests import handle_split
@@ -27,6 +28,7 @@ from gateway.budget import Intake
 from gateway.connection import WRITE_HIGH_BYTES, Connection
 from gateway.errors import PeerError
 from gateway.listener import Listener
+from gateway.quotas.read_mute import ReadMute
 
 _APPENDING: Final = frozenset(
     api.key for api in APIS.values() if api.serving_order is ServingOrder.PIPELINED
@@ -60,7 +62,7 @@ class KafkaConnection(Connection):
 
     Reads are held for these reasons: ``requests`` (too many queued requests), ``room`` (too many
     queued bytes, of this connection or of all), ``unacknowledged``, ``wal``, ``writes``,
-    ``drain``. The first two do not stop serving, because serving ends them.
+    ``quota`` (throttled), ``drain``. The first two do not stop serving, because serving ends them.
     """
 
     def __init__(self, listener: Listener, adapter: AdapterPort) -> None:
@@ -80,6 +82,7 @@ class KafkaConnection(Connection):
         self._fetched_bytes = 0  # sent in fetch responses, not yet taken by the peer
         self._intake = Intake(self._node.request_budget, self._on_room)
         self._is_serving = False
+        self._mute = ReadMute()
 
     @property
     def session(self) -> Session:
@@ -188,6 +191,17 @@ class KafkaConnection(Connection):
             reply(api_versions.unsupported_version())
             return
         self.session.client_id = header.client_id
+        if self._node.quotas.is_active:
+            meter = self.session.meter = reply.meter = meter_of(self.session, header, frame)
+            if meter is not None:
+                if meter.throttle_ms:  # the next request waits, though a Produce does not
+                    self._mute.begin(self, meter.throttle_ms)
+                with meter:
+                    self._begin(api, header, frame, reply)
+                return
+        self._begin(api, header, frame, reply)
+
+    def _begin(self, api: Api, header: RequestHeader, frame: memoryview, reply: Reply) -> None:
         module = self._adapter.handlers.get(api.key)
         if module is None:
             self._start(reply, self._load_and_handle(api, header, frame, reply))
@@ -264,6 +278,8 @@ class KafkaConnection(Connection):
 
     def _start(self, reply: Reply, work: Any) -> None:  # noqa: ANN401 - a coroutine
         self._serving = reply
+        if reply.meter is not None:
+            work = reply.meter.timed(work)
         self._task = self.listener.loop.create_task(work)
         self._task.add_done_callback(lambda task: self.guard(self._on_task_done, task))
 
@@ -316,6 +332,8 @@ class KafkaConnection(Connection):
             self._fetched_bytes += first.fetched_bytes
             if first.pieces:
                 self.send(*first.pieces)
+        if reply.meter is not None and reply.meter.throttle_ms:
+            self._mute.begin(self, reply.meter.throttle_ms)
         if reply.unacknowledged_bytes:
             self._unacknowledged_bytes -= reply.unacknowledged_bytes
             if self._unacknowledged_bytes <= self._adapter.config.unacknowledged_bytes_max // 2:
@@ -363,6 +381,7 @@ class KafkaConnection(Connection):
             self._serving.cancel()
         if self._task is not None:
             self._task.cancel()
+        self._mute.cancel()
         self._frames.clear()
         node = self._node
         node.broker.append_queue.unhold(self._on_log_low)

@@ -63,6 +63,7 @@ class KafkaAdapter:
                 sessions_max=config.fetch_sessions_max,
                 partitions_max=config.fetch_session_partitions_max,
             ),
+            quotas=kernel.quotas,
             audit=kernel.audit,
             logins=kernel.logins,
         )

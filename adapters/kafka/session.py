@@ -1,13 +1,21 @@
 """Identity and authentication state of one connection, without any I/O."""
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Protocol
 
 from adapters.kafka.config import KafkaListener
 from adapters.kafka.node.node import Node
 from gateway.auth.ports import ANONYMOUS, Operation, Principal, ResourceType
 from gateway.config.base import Address
 from gateway.model import DEFAULT_NAMESPACE
+
+
+class ThrottledRequest(Protocol):
+    """Request that is being served, of a client with quotas; see ``quotas.request_meter``."""
+
+    def throttle(self, wait_ms: int) -> None:
+        """Throttle the client for so long after the response."""
+        ...
 
 
 class Session:
@@ -19,6 +27,7 @@ class Session:
         "client_id",
         "is_authenticated",
         "is_rejected",
+        "meter",
         "namespace",
         "node",
         "peer_host",
@@ -50,6 +59,7 @@ class Session:
         self.accepts_sasl = listener.authentication != "certificate"
         self.is_rejected = False  # authentication failed: answer, then close
         self.sasl: Any = None
+        self.meter: ThrottledRequest | None = None
 
     def allows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Return whether the connection's principal may do ``operation`` to a resource.

@@ -34,6 +34,7 @@ from gateway.config.settings import Settings
 from gateway.kernel import Kernel
 from gateway.placement import Placement
 from gateway.queues.journal import QueueJournal
+from gateway.quotas.manager import Quotas
 from gateway.sharded_stream import ShardedStream
 
 
@@ -63,6 +64,7 @@ class Node:
     sys: SysPublisher
     read_access: ReadAccess
     logins: LoginThrottle
+    quotas: Quotas
 
     def stop(self) -> None:
         """Store the positions of sessions; the log is still open."""
@@ -180,6 +182,7 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
             feeds,
             access,
             lambda: publishing.is_saturated,
+            kernel.quotas,
         ),
         mixed_topics=MixedTopicPublisher(
             clock, counters, coalescer, routes, feeds, distributor, retained
@@ -190,6 +193,7 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
         sys=sys,
         read_access=read_access,
         logins=kernel.logins,
+        quotas=kernel.quotas,
     )
 
 

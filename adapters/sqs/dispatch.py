@@ -12,6 +12,7 @@ from adapters.sqs.errors import SqsError, to_sqs_error
 from adapters.sqs.handlers import HANDLERS
 from adapters.sqs.http import xml_codec
 from adapters.sqs.http.reply import Reply
+from adapters.sqs.messages.throttling import metered
 from adapters.sqs.node import SqsNode
 from adapters.sqs.wire import Request
 from gateway.auth.login_throttle import Peer
@@ -30,6 +31,7 @@ class Dispatcher:
     def __init__(self, node: SqsNode, authenticator: RequestAuthenticator) -> None:
         self.requests = dict.fromkeys(HANDLERS, 0)
         self._node = node
+        self._quotas = node.kernel.quotas
         self._authenticator = authenticator
         self._elements_max = node.config.request_elements_max
 
@@ -66,6 +68,9 @@ class Dispatcher:
             if action is not None:
                 answer = AuditedAnswer(reply, self._node.kernel.audit, action)
             trace = request.headers.get(_TRACE)
+            if self._quotas.is_active:
+                size_bytes = len(request.body)
+                answer = metered(self._quotas, identity, operation.name, size_bytes, answer)
             call = Call(
                 operation.name, params, identity, base_url, reply.request_id, answer, trace
             )

@@ -16,6 +16,7 @@ from gateway.admin import (
     node,
     overview,
     queues,
+    quotas,
     records,
     rules,
     scrub,
@@ -44,6 +45,7 @@ def rest_routes(state: AdminState) -> list[Route]:
         *keys.routes(state),
         *explain.routes(state),
         *rules.routes(state),
+        *quotas.routes(state),
         *config_view.routes(state),
         *adapter_views.routes(state),
     ]

@@ -44,6 +44,11 @@ COMMANDS: Final[Mapping[str, LateCommand]] = {
     "mqtt": LateCommand("gateway.cli.mqtt", "mqtt_app", "MQTT sessions of a running node."),
     "users": LateCommand("gateway.cli.users", "users_app", "Users of a running node."),
     "rules": LateCommand("gateway.cli.rules", "rules_app", "Access rules of a running node."),
+    "quotas": LateCommand(
+        "gateway.cli.quotas",
+        "quotas_app",
+        "Client quotas of a running node; <default> is for all others.",
+    ),
     "log": LateCommand("gateway.cli.log", "log_app", "The log's files on the disk."),
     "pipeline": LateCommand(
         "gateway.cli.pipeline",

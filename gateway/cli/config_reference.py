@@ -16,6 +16,7 @@ from gateway.config.auth import AuthRule
 from gateway.config.base import FrozenConfig
 from gateway.config.exchanges import DeclaredBinding, DeclaredExchange
 from gateway.config.queues import DeclaredQueue
+from gateway.config.quotas import DeclaredQuota
 from gateway.config.settings import Settings, TopicConfig
 from gateway.config.text import format_value
 from gateway.config.users import DeclaredUser
@@ -29,6 +30,7 @@ _DECLARED: Final[Mapping[str, type[FrozenConfig]]] = {
     "exchanges": DeclaredExchange,
     "bindings": DeclaredBinding,
     "users": DeclaredUser,
+    "quotas": DeclaredQuota,
 }
 """Tables that may occur several times, by name."""
 _TYPES: Final[Mapping[object, str]] = {

@@ -29,6 +29,7 @@ from gateway.config.base import (
 from gateway.config.exchanges import DeclaredBinding, DeclaredExchange, ExchangeConfig
 from gateway.config.names import TopicNameText
 from gateway.config.queues import DeclaredQueue, DelayConfig, QueueConfig
+from gateway.config.quotas import DeclaredQuota
 from gateway.config.secret_files import read_secret
 from gateway.config.secrets import SECRET_URL
 from gateway.config.users import DeclaredUser
@@ -367,3 +368,4 @@ class Settings(FrozenConfig):
     exchanges: tuple[DeclaredExchange, ...] = ()
     bindings: tuple[DeclaredBinding, ...] = ()
     users: tuple[DeclaredUser, ...] = ()
+    quotas: tuple[DeclaredQuota, ...] = ()

@@ -11,6 +11,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Double,
     ForeignKey,
     Index,
     Integer,
@@ -23,12 +24,13 @@ from sqlalchemy import (
     Uuid,
 )
 
-SCHEMA_VERSION: Final = "0005"
+SCHEMA_VERSION: Final = "0006"
 OLDER_VERSIONS: Final[tuple[str, ...]] = (
     "0001",
     "0002",
     "0003",
     "0004",
+    "0005",
 )  # those that the migrations can bring up to date
 
 TABLES: Final = MetaData(
@@ -208,6 +210,17 @@ ACL_RULES: Final = Table(
         "allow",
         "client",
     ),
+)
+
+# A part of an entity is "" without it, "*" for the default, else "=" and its name.
+CLIENT_QUOTAS: Final = Table(
+    "client_quotas",
+    TABLES,
+    Column("user_name", String(256), primary_key=True),
+    Column("client_id", String(256), primary_key=True),
+    Column("ip", String(64), primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("value", Double, nullable=False),
 )
 
 # Alembic's own table: one row with the version. Read without alembic, which costs 50 ms to

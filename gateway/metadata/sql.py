@@ -17,12 +17,13 @@ import structlog
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
+from features.quota.model import Entity, QuotaKey
 from gateway.auth.ports import Rule
 from gateway.auth.scram import ScramCredential
 from gateway.config.settings import Settings
 from gateway.errors import Overloaded, StorageUnavailable
 from gateway.exchanges.model import BindingRow, ExchangeName, ExchangeRow
-from gateway.metadata import exchange_rows, queue_rows, topic_rows, user_rows
+from gateway.metadata import exchange_rows, queue_rows, quota_rows, topic_rows, user_rows
 from gateway.metadata.store import (
     AccessKey,
     AccessSettings,
@@ -271,6 +272,16 @@ class SqlMetadata:
     async def delete_rules(self, rules: Sequence[Rule]) -> None:
         """See ``MetadataStore``."""
         await self._run(user_rows.delete_rules, rules)
+
+    async def quotas(self) -> dict[Entity, dict[QuotaKey, float]]:
+        """See ``MetadataStore``."""
+        return await self._run(quota_rows.load_quotas)
+
+    async def change_quotas(
+        self, entity: Entity, changes: Mapping[QuotaKey, float | None]
+    ) -> None:
+        """See ``MetadataStore``."""
+        await self._run(quota_rows.change_quotas, entity, changes)
 
     async def _run(
         self,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
+from features.quota.model import Entity, QuotaKey
 from gateway.auth.ports import Rule
 from gateway.auth.scram import ScramCredential
 from gateway.errors import StorageUnavailable
@@ -278,6 +279,16 @@ class MetadataStore(Protocol):
 
     async def delete_rules(self, rules: Sequence[Rule]) -> None:
         """Remove rules; one that is not there is no error."""
+        ...
+
+    async def quotas(self) -> dict[Entity, dict[QuotaKey, float]]:
+        """Return all client quotas, in no order."""
+        ...
+
+    async def change_quotas(
+        self, entity: Entity, changes: Mapping[QuotaKey, float | None]
+    ) -> None:
+        """Set quotas of an entity; None removes one, which need not be there."""
         ...
 
 

@@ -124,6 +124,29 @@ def test_the_life_of_a_rule(run: Run) -> None:
     assert run("rules", "ls", "--json").json == []
 
 
+def test_the_life_of_a_quota(run: Run) -> None:
+    who = ("--user", "ada", "--client", "<default>")
+    limits = ("producer_byte_rate=1048576", "request_percentage=12.5")
+    assert run("quotas", "set", *who, *limits).status == 0
+    assert run("quotas", "set", "--ip", "10.0.0.1", "connection_creation_rate=5").status == 0
+    assert run("quotas", "set", *who, "request_percentage=").status == 0
+    assert [
+        (one["user"], one["client_id"], one["ip"], one["limits"], one["source"])
+        for one in run("quotas", "ls", "--json").json
+    ] == [
+        ("ada", "<default>", None, {"producer_byte_rate": 1_048_576.0}, "store"),
+        (None, None, "10.0.0.1", {"connection_creation_rate": 5.0}, "store"),
+    ]
+    assert "producer_byte_rate=1048576" in run("quotas", "list").out
+    assert run("quotas", "set", *who, "much").status == 2
+    assert run("quotas", "delete", "--user", "ada", "--yes").err == (
+        "headgate: QuotaNotFound: user ada has no quotas\n"
+    )
+    assert run("quotas", "delete", *who, "--yes").status == 0
+    assert run("quotas", "rm", "--ip", "10.0.0.1", "--yes").status == 0
+    assert run("quotas", "list", "--json").json == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "hint"),
     [

@@ -21,6 +21,7 @@ from gateway.metadata.sql import SqlMetadata
 from gateway.metrics import Metrics
 from gateway.placement import Placement, SingleNode
 from gateway.queues.manager import QueueManager
+from gateway.quotas.manager import Quotas
 from gateway.shard_moves import follow_owners
 from gateway.topics.manager import TopicManager
 from gateway.upkeep.scrub import Scrub
@@ -87,6 +88,9 @@ async def running_kernel(
         if has_queues:
             queues = await QueueManager.open(broker, topics, clock, metadata, settings.queue)
             stack.push_async_callback(queues.close)
+        quotas = Quotas(metadata, clock)
+        await quotas.load()
+        stack.push_async_callback(quotas.close)
         stack.callback(storage.release)
         kernel = Kernel(
             settings=settings,
@@ -106,6 +110,7 @@ async def running_kernel(
             metadata=metadata,
             metrics=Metrics(),
             scrub=Scrub(topics, broker, 0),
+            quotas=quotas,
         )
         delays.start()
         yield LiveKernel(kernel, storage)

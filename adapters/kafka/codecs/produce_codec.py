@@ -103,14 +103,15 @@ def encode_produce_response(
     version: int,
     topics: Sequence[tuple[TopicRef, Sequence[ProducedResult]]],
     nodes: Sequence[BrokerAddress] = (),
+    throttle_ms: int = 0,
 ) -> bytes:
-    """Return the body of a Produce response with throttle time 0.
+    """Return the body of a Produce response.
 
     ``nodes``: where the current leaders that results name are found.
     """
     flexible = version >= FLEXIBLE_FROM
     out = encode_results(topics, partial(_encode_produced, version), flexible=flexible)
-    out += bytes(4)
+    out += I32.pack(throttle_ms)
     if flexible:
         out += encode_nodes(nodes if version >= PRODUCE_LEADERS_FROM else (), topics)
     return bytes(out)

@@ -56,6 +56,7 @@ _MESSAGES: Final[Mapping[int, tuple[str, str, int | None]]] = {
     46: ("admin", "ListPartitionReassignments", 0),
     47: ("consumer", "OffsetDelete", None),
     48: ("admin", "DescribeClientQuotas", 1),
+    49: ("admin", "AlterClientQuotas", 1),
     50: ("admin", "DescribeUserScramCredentials", 0),
     51: ("admin", "AlterUserScramCredentials", 0),
     55: ("admin", "DescribeQuorum", 0),

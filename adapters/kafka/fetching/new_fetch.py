@@ -20,7 +20,8 @@ from adapters.kafka.codecs.fetch_codec import (
     encode_fetch_response,
 )
 from adapters.kafka.errors import ErrorCode
-from adapters.kafka.fetching.pending_fetch import FetchReply, PendingFetch
+from adapters.kafka.fetching.pending_fetch import PendingFetch
+from adapters.kafka.fetching.ports import FetchReply
 from adapters.kafka.fetching.session_fetch import SessionFetch
 from adapters.kafka.node.fetch_session import FetchSession, next_epoch
 from adapters.kafka.session import Session

@@ -3,16 +3,22 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.codec import TopicRef
-from adapters.kafka.codecs.fetch_codec import FetchPartition, FetchRequest
+from adapters.kafka.codecs.fetch_codec import (
+    FetchPartition,
+    FetchRequest,
+    encode_fetch_response,
+)
+from adapters.kafka.errors import ErrorCode
 from adapters.kafka.fetching.fetched_partitions import (
     ByteAllowance,
     encode_answer,
     remove_unauthorized,
 )
+from adapters.kafka.fetching.ports import FetchReply, FetchWait, Topics
 from adapters.kafka.metadata.broker_addresses import other_brokers
 from adapters.kafka.metadata.leader_epochs import check_current
 from adapters.kafka.node.fetch_target import FetchTarget
@@ -31,35 +37,6 @@ from gateway.records.expired import without_expired
 
 READ_UNCOMMITTED: Final = 0  # isolation level; 1 is READ_COMMITTED (KIP-98)
 ROOM_WAIT_S_MAX: Final = 5.0  # beyond the client's wait; request timeouts of clients are longer
-
-
-class FetchWait(Protocol):
-    """Wait for batches; it ends with its callback, or when it is cancelled."""
-
-    def cancel(self) -> None:
-        """Stop waiting."""
-
-
-Topics = Sequence[tuple[TopicRef, Sequence[FetchPartition]]]
-
-
-class FetchReply(Protocol):
-    """Reply that the connection passes in; call it with the pieces of the response.
-
-    The fetch sets ``hurry`` and ``cancel``, which the connection calls when the node drains and
-    when the client has gone. ``fetched_bytes`` are the bytes that the response has taken of the
-    fetch budget; the connection gives them back. ``guard`` runs callbacks.
-    """
-
-    hurry: Callable[[], None] | None
-    cancel: Callable[[], None] | None
-    fetched_bytes: int
-
-    def __call__(self, body: list[Buffer]) -> None:
-        """Send the response; called once."""
-
-    def guard(self, work: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - passed on
-        """Call ``work(*args)``; an exception closes the connection."""
 
 
 class PendingFetch:
@@ -82,6 +59,8 @@ class PendingFetch:
         wait_ms = min(max(request.max_wait_ms, 0), node.config.fetch_wait_ms_max)
         self._deadline_s = self._loop.time() + wait_ms / 1000
         self._bytes_max = min(request.bytes_max, node.config.fetch_bytes_max)
+        if reply.meter is not None:
+            self._bytes_max = reply.meter.fetch_bytes_max(self._bytes_max)
         self._bytes_min = min(request.bytes_min, self._bytes_max) if wait_ms else 0
         self._is_committed = request.isolation_level != READ_UNCOMMITTED
         self._has_failed = False
@@ -371,6 +350,9 @@ class PendingFetch:
             self._timer = None
 
     def _answer(self) -> None:
+        if self._is_throttled():
+            self.refuse(ErrorCode.NONE)
+            return
         self._leave()
         self._reply.hurry = None
         remove_unauthorized(self._session, self._topics, since=self._revision)
@@ -379,6 +361,20 @@ class PendingFetch:
         else:
             nodes = other_brokers(self._session)
             self._send(encode_answer(self._version, self._topics, nodes=nodes))
+
+    def _is_throttled(self) -> bool:
+        """Charge the client's quotas; return whether it gets an empty response, as in Kafka."""
+        meter = self._reply.meter
+        return meter is not None and meter.throttles_fetch(self._taken_bytes)
+
+    def refuse(self, code: ErrorCode, *, session_id: int = 0) -> None:
+        """Respond without partitions now."""
+        if self._is_over:
+            return
+        reply = self._reply
+        self._cancel()
+        reply.hurry = None
+        reply(encode_fetch_response(self._version, [], error_code=code, session_id=session_id))
 
     async def _answer_large(self) -> None:
         large_request_thread = self._node.large_request_thread

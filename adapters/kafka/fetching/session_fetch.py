@@ -5,11 +5,12 @@ from itertools import groupby
 from operator import attrgetter
 
 from adapters.kafka.codec import TopicRef
-from adapters.kafka.codecs.fetch_codec import FetchRequest, encode_fetch_response
+from adapters.kafka.codecs.fetch_codec import FetchRequest
 from adapters.kafka.codecs.metadata_codec import BrokerAddress
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.fetching.fetched_partitions import encode_answer, remove_unauthorized
-from adapters.kafka.fetching.pending_fetch import FetchReply, PendingFetch, Topics
+from adapters.kafka.fetching.pending_fetch import PendingFetch
+from adapters.kafka.fetching.ports import FetchReply, Topics
 from adapters.kafka.metadata.broker_addresses import other_brokers
 from adapters.kafka.node.fetch_session import FetchSession, SessionPartition
 from adapters.kafka.node.fetch_target import FetchTarget
@@ -123,6 +124,9 @@ class SessionFetch(PendingFetch):
     # --- the response
 
     def _answer(self) -> None:
+        if self._is_throttled():
+            self.refuse(ErrorCode.NONE, session_id=self._fetch_session.id)
+            return
         self._leave()
         self._reply.hurry = None
         found = self._fetch_session.in_order()
@@ -158,15 +162,6 @@ class SessionFetch(PendingFetch):
         if not self._fetch_session.id:
             self._fetch_session.close()
         self._send(pieces)
-
-    def refuse(self, code: ErrorCode, *, session_id: int = 0) -> None:
-        """Respond with an error now: the session was removed, or has a newer request."""
-        if self._is_over:
-            return
-        reply = self._reply
-        self._cancel()
-        reply.hurry = None
-        reply(encode_fetch_response(self._version, [], error_code=code, session_id=session_id))
 
     def _cancel(self) -> None:
         super()._cancel()

@@ -82,6 +82,7 @@ APIS: Final = {
         Api(46, "ListPartitionReassignments", range(1), "list_partition_reassignments"),
         Api(47, "OffsetDelete", range(1), "offset_delete"),
         Api(48, "DescribeClientQuotas", range(2), "describe_client_quotas"),
+        Api(49, "AlterClientQuotas", range(2), "alter_client_quotas"),
         Api(50, "DescribeUserScramCredentials", range(1), "describe_user_scram_credentials"),
         Api(51, "AlterUserScramCredentials", range(1), "alter_user_scram_credentials"),
         Api(55, "DescribeQuorum", range(3), "describe_quorum"),

@@ -1,7 +1,7 @@
 """CreatePartitions: API key 37, versions 0 to 3.
 
 v2  flexible encoding (KIP-482)
-v3  THROTTLING_QUOTA_EXCEEDED (KIP-599); never returned
+v3  THROTTLING_QUOTA_EXCEEDED (KIP-599)
 """
 
 from typing import Final, TypeAlias
@@ -12,6 +12,7 @@ from adapters.kafka.access.authorization import ordinary_topic_for
 from adapters.kafka.errors import ErrorCode, Refused, code_of
 from adapters.kafka.metadata.named_topics import by_name
 from adapters.kafka.metadata.replica_assignments import check_assignment
+from adapters.kafka.quotas.mutation_quota import MutationQuota
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, InvalidPartitions, public_text
@@ -19,6 +20,7 @@ from gateway.topics.manager import Topic
 
 API_KEY: Final = 37
 VERSIONS: Final = range(4)
+STRICT_FROM: Final = 3
 
 _Asked: TypeAlias = CreatePartitionsRequest.CreatePartitionsTopic
 _Result: TypeAlias = CreatePartitionsResponse.CreatePartitionsTopicResult
@@ -28,14 +30,17 @@ async def handle(
     request: CreatePartitionsRequest, session: Session, version: int
 ) -> CreatePartitionsResponse:
     """Add partitions to topics; each topic has a result of its own."""
+    quota = MutationQuota(session, is_strict=version >= STRICT_FROM)
     results = [
-        await _answer(asked, session, repeated=repeated, dry=request.validate_only)
+        await _answer(asked, session, quota, repeated=repeated, dry=request.validate_only)
         for asked, repeated in by_name(request.topics)
     ]
     return CreatePartitionsResponse(version=version, results=results)
 
 
-async def _answer(asked: _Asked, session: Session, *, repeated: bool, dry: bool) -> _Result:
+async def _answer(
+    asked: _Asked, session: Session, quota: MutationQuota, *, repeated: bool, dry: bool
+) -> _Result:
     code, message = ErrorCode.NONE, None
     try:
         if repeated:
@@ -46,7 +51,8 @@ async def _answer(asked: _Asked, session: Session, *, repeated: bool, dry: bool)
             if asked.assignments is not None:
                 _check_assignments(asked, topic, session)
             topics = session.node.topics
-            await topics.add_partitions(topic.name, asked.count, validate_only=dry)
+            with quota.taking(asked.count - len(topic.partition_ids), dry=dry):
+                await topics.add_partitions(topic.name, asked.count, validate_only=dry)
     except GatewayError as error:
         code, message = code_of(error), public_text(error)
     return _Result(name=asked.name, error_code=code, error_message=message)

@@ -2,6 +2,7 @@
 
 v4  a partition count or replication factor of -1 is the broker's default (KIP-464)
 v5  flexible encoding (KIP-482); partitions, replicas and configs in the response (KIP-525)
+v6  THROTTLING_QUOTA_EXCEEDED (KIP-599)
 v7  topic ids in the response (KIP-516)
 
 The timeout is ignored: the response is sent when the topics are durable or refused.
@@ -20,6 +21,7 @@ from adapters.kafka.metadata.replica_assignments import (
     check_assignment,
     check_replication_factor,
 )
+from adapters.kafka.quotas.mutation_quota import MutationQuota
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation, ResourceType
 from gateway.errors import (
@@ -35,6 +37,7 @@ from gateway.topics.manager import Topic
 
 API_KEY: Final = 19
 VERSIONS: Final = range(2, 8)
+STRICT_FROM: Final = 6
 
 _Asked: TypeAlias = CreateTopicsRequest.CreatableTopic
 _Result: TypeAlias = CreateTopicsResponse.CreatableTopicResult
@@ -44,19 +47,22 @@ async def handle(
     request: CreateTopicsRequest, session: Session, version: int
 ) -> CreateTopicsResponse:
     """Create topics one after the other; each has a result of its own."""
+    quota = MutationQuota(session, is_strict=version >= STRICT_FROM)
     results = [
-        await _answer(asked, session, repeated=repeated, dry=request.validate_only)
+        await _answer(asked, session, quota, repeated=repeated, dry=request.validate_only)
         for asked, repeated in by_name(request.topics)
     ]
     return CreateTopicsResponse(version=version, topics=results)
 
 
-async def _answer(asked: _Asked, session: Session, *, repeated: bool, dry: bool) -> _Result:
+async def _answer(
+    asked: _Asked, session: Session, quota: MutationQuota, *, repeated: bool, dry: bool
+) -> _Result:
     try:
         if repeated:
             raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         with session.changes("topic.create", asked.name, dry=dry):
-            topic = await _create(asked, session, dry=dry)
+            topic = await _create(asked, session, quota, dry=dry)
     except GatewayError as error:
         return _Result(
             name=asked.name,
@@ -66,15 +72,18 @@ async def _answer(asked: _Asked, session: Session, *, repeated: bool, dry: bool)
     return _success(topic, session)
 
 
-async def _create(asked: _Asked, session: Session, *, dry: bool) -> Topic:
+async def _create(asked: _Asked, session: Session, quota: MutationQuota, *, dry: bool) -> Topic:
     if not may_create(session, asked.name):
         raise Unauthorized("Authorization failed.")
-    return await session.node.topics.create(
-        TopicName(session.namespace, asked.name),
-        partitions=_partition_count(asked, session.node.placement),
-        configs=_configs(asked),
-        validate_only=dry,
-    )
+    node = session.node
+    count = _partition_count(asked, node.placement)
+    with quota.taking(count or node.settings.topic_defaults.partitions, dry=dry):
+        return await node.topics.create(
+            TopicName(session.namespace, asked.name),
+            partitions=count,
+            configs=_configs(asked),
+            validate_only=dry,
+        )
 
 
 def _partition_count(asked: _Asked, placement: Placement) -> int | None:

@@ -1,7 +1,7 @@
 """DeleteTopics: API key 20, versions 1 to 6.
 
 v4  flexible encoding (KIP-482)
-v5  error messages
+v5  error messages; THROTTLING_QUOTA_EXCEEDED (KIP-599)
 v6  topics by name or by id (KIP-516)
 """
 
@@ -14,12 +14,14 @@ from kafka.protocol.admin import DeleteTopicsRequest, DeleteTopicsResponse
 from adapters.kafka.access.authorization import may_describe, topic_for
 from adapters.kafka.errors import ErrorCode, Refused, code_of
 from adapters.kafka.metadata.topic_lookup import resolve_topic
+from adapters.kafka.quotas.mutation_quota import MutationQuota
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, Unauthorized, public_text
 
 API_KEY: Final = 20
 VERSIONS: Final = range(1, 7)
+STRICT_FROM: Final = 5
 STATES_FROM: Final = 6
 
 _Result: TypeAlias = DeleteTopicsResponse.DeletableTopicResult
@@ -41,17 +43,22 @@ async def handle(
     else:
         asked = [RequestedTopic(name, None) for name in request.topic_names]
     counts = Counter(asked)
-    results = [await _answer(one, session, repeated=count > 1) for one, count in counts.items()]
+    quota = MutationQuota(session, is_strict=version >= STRICT_FROM)
+    results = [
+        await _answer(one, session, quota, repeated=count > 1) for one, count in counts.items()
+    ]
     return DeleteTopicsResponse(version=version, responses=results)
 
 
-async def _answer(asked: RequestedTopic, session: Session, *, repeated: bool) -> _Result:
+async def _answer(
+    asked: RequestedTopic, session: Session, quota: MutationQuota, *, repeated: bool
+) -> _Result:
     result = _Result(
         name=asked.name, topic_id=asked.topic_id, error_code=ErrorCode.NONE, error_message=None
     )
     try:
         with session.changes("topic.delete", asked.name or str(asked.topic_id)):
-            await _delete(asked, session, result, repeated=repeated)
+            await _delete(asked, session, quota, result, repeated=repeated)
     except GatewayError as error:
         result.error_code = code_of(error)
         result.error_message = public_text(error)
@@ -59,7 +66,12 @@ async def _answer(asked: RequestedTopic, session: Session, *, repeated: bool) ->
 
 
 async def _delete(
-    asked: RequestedTopic, session: Session, result: _Result, *, repeated: bool
+    asked: RequestedTopic,
+    session: Session,
+    quota: MutationQuota,
+    result: _Result,
+    *,
+    repeated: bool,
 ) -> None:
     if asked.name is not None and asked.topic_id is not None:
         msg = "You may not specify both topic name and topic id."
@@ -75,4 +87,5 @@ async def _delete(
         result.name = named.name.name
     topic = topic_for(session, result.name, Operation.DELETE)
     result.topic_id = topic.uuid
-    await session.node.topics.delete(topic.name)
+    with quota.taking(len(topic.partition_ids)):
+        await session.node.topics.delete(topic.name)

@@ -23,7 +23,7 @@ from typing import Final
 
 from adapters.kafka.codecs.fetch_codec import FetchRequest, decode_fetch_request
 from adapters.kafka.fetching.new_fetch import new_fetch
-from adapters.kafka.fetching.pending_fetch import FetchReply
+from adapters.kafka.fetching.ports import FetchReply
 from adapters.kafka.node.large_requests import topic_slices, yield_to_loop
 from adapters.kafka.session import Session
 

@@ -53,6 +53,10 @@ class ProduceReply(Protocol):
     ``guard`` runs callbacks of the storage; an exception closes this connection only.
     """
 
+    @property
+    def throttle_ms(self) -> int:
+        """Throttle time of the response, by the client's quotas."""
+
     def __call__(self, body: bytes | None) -> None:
         """Send the response; called once."""
 
@@ -106,7 +110,12 @@ async def handle_large(
         return
     reply(
         await session.node.large_request_thread.run(
-            encode_slices, version, request.topics, done, other_brokers(session)
+            encode_slices,
+            version,
+            request.topics,
+            done,
+            other_brokers(session),
+            reply.throttle_ms,
         )
     )
 
@@ -132,4 +141,5 @@ def _answer(  # noqa: PLR0917 - bound to each request
         reply(None)
         return
     results = produce_results(outcomes, failure)
-    reply(encode_produce_response(version, results, other_brokers(session)))
+    nodes = other_brokers(session)
+    reply(encode_produce_response(version, results, nodes, reply.throttle_ms))

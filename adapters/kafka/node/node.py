@@ -18,6 +18,7 @@ from gateway.groups.cursors import CursorManager
 from gateway.groups.manager import GroupManager
 from gateway.metadata.store import MetadataStore, ProducerIds
 from gateway.placement import Placement
+from gateway.quotas.manager import Quotas
 from gateway.topics.manager import TopicManager
 
 
@@ -42,6 +43,7 @@ class Node:
     request_budget: Budget
     producer_ids: ProducerIds
     metadata_cache: MetadataCache
+    quotas: Quotas
     large_request_thread: LargeRequestThread = field(default_factory=LargeRequestThread)
     audit: Audit = field(default_factory=Audit)
     logins: LoginThrottle = field(default_factory=LoginThrottle)

@@ -32,13 +32,14 @@ def encode_slices(
     topics: Topics,
     done: list[tuple[Outcomes, GatewayError | None]],
     nodes: Sequence[BrokerAddress],
+    throttle_ms: int,
 ) -> bytes:
     """Encode the response, in a thread; outcomes are freed slice by slice, not all at once."""
     results = []
     for outcomes, failure in done:
         results.append(produce_results(outcomes, failure))
         outcomes.clear()
-    return encode_produce_response(version, join_slices(topics, results), nodes)
+    return encode_produce_response(version, join_slices(topics, results), nodes, throttle_ms)
 
 
 def check_without_reply(outcomes: Outcomes, failure: GatewayError | None) -> None:

@@ -7,6 +7,8 @@ from typing import Any, Final, Protocol
 from adapters.kafka.codec import API_VERSIONS, RequestHeader
 from adapters.kafka.codecs import schema_codec, unserved_apis
 from adapters.kafka.handlers import APIS, api_versions
+from adapters.kafka.quotas.request_meter import RequestMeter
+from adapters.kafka.quotas.throttle_field import place_throttle
 from gateway.model import Buffer
 
 _RESPONSE: Final = struct.Struct(">ii")
@@ -43,7 +45,7 @@ class Reply:
 
     __slots__ = (
         "cancel", "connection", "correlation_id", "fetched_bytes", "hurry", "is_done",
-        "is_flexible", "pieces", "unacknowledged_bytes",
+        "is_flexible", "meter", "pieces", "unacknowledged_bytes",
     )  # fmt: skip
 
     def __init__(self, connection: ReplyConnection, header: RequestHeader) -> None:
@@ -58,17 +60,32 @@ class Reply:
         self.fetched_bytes = 0
         self.hurry: Callable[[], None] | None = None
         self.cancel: Callable[[], None] | None = None
+        self.meter: RequestMeter | None = None  # of a client with quotas
+
+    @property
+    def throttle_ms(self) -> int:
+        """Throttle time of the response; asked for once all of its cost is known."""
+        return 0 if self.meter is None else self.meter.settle()
 
     def __call__(self, body: Buffer | list[Buffer] | None) -> None:
         """Complete the reply with a body or its pieces; None for requests without a response."""
         if body is not None:
             pieces = body if isinstance(body, list) else [body]
+            if self.meter is not None:
+                meter = self.meter
+                place_throttle(meter.api_key, meter.version, pieces, meter.settle())
             tags = b"\x00" if self.is_flexible else b""
             size = _CORRELATION_BYTES + len(tags) + sum(map(len, pieces))
             self.pieces = [_RESPONSE.pack(size, self.correlation_id) + tags, *pieces]
+        elif self.meter is not None:
+            self.meter.settle(is_answered=False)
         self.is_done = True
         self.connection.guard(self.connection.on_reply, self)
 
     def guard(self, work: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - passed on
         """Run a callback; an exception closes this connection and affects no other."""
-        self.connection.guard(work, *args)
+        if self.meter is None:
+            self.connection.guard(work, *args)
+            return
+        with self.meter:
+            self.connection.guard(work, *args)

@@ -45,6 +45,7 @@ SPLIT: Final[Mapping[int, _Split]] = {
     44: _Split(("resources",), "responses", alone="configs"),  # IncrementalAlterConfigs
     45: _Split(("topics",), "responses", _PARTITIONS),  # AlterPartitionReassignments
     47: _Split(("topics",), "topics", _PARTITIONS),  # OffsetDelete
+    49: _Split(("entries",), "entries", alone="ops"),  # AlterClientQuotas
     55: _Split(("topics",), "topics", _PARTITIONS),  # DescribeQuorum
     61: _Split(("topics",), "topics", ("partition_indexes", "partitions")),  # DescribeProducers
     65: _Split(("transactional_ids",), "transaction_states"),  # DescribeTransactions

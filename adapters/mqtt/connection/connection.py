@@ -42,9 +42,9 @@ class MqttConnection(Connection, asyncio.Protocol):
     As an ``asyncio.Protocol`` it gets each read as one object. Reads are held for these reasons:
     ``waiting`` (authentication, loading of the session, or a long SUBSCRIBE is under way), ``turn``
     (the read was large, see ``packet_reader``), ``wal`` (the log has more than it can write),
-    ``unacknowledged`` and ``requests`` (too many of the client's own wait), ``writes`` (more than
-    ``receiver_bytes_max`` waits for the client), ``drain``. Below that a slow receiver is read
-    from: its acknowledgements make room.
+    ``unacknowledged`` and ``requests`` (too many of the client's own wait), ``quota``, ``writes``
+    (above ``receiver_bytes_max``), ``drain``. Below that a slow receiver is read from: its
+    acknowledgements make room.
     """
 
     is_framed: ClassVar = False  # whether packets are in frames of another protocol
@@ -67,15 +67,15 @@ class MqttConnection(Connection, asyncio.Protocol):
         self.topic_alias_maximum = 0
         self.aliases: dict[bytes, int] = {}  # aliases that the server has set
         node = adapter.node
-        self.inbound = Inbound(self, node.publishing, node.mixed_topics, node.counters)
+        parts = node.publishing, node.mixed_topics, node.counters, node.quotas
+        self.inbound = Inbound(self, *parts)
         self.publisher: OneInFlightPublisher | None = None
         self.session_expiry_interval: int | None = None  # of DISCONNECT
         self.with_will = False  # before CONNACK there is none
         self.silence_s_max: float | None = None
         self._handlers = self.adapter.handlers[self.state]
-        self._publishing = adapter.node.publishing
-        self.one_in_flight = adapter.node.one_in_flight
-        self._counters = adapter.node.counters
+        self._publishing, self._counters = node.publishing, node.counters
+        self.one_in_flight = node.one_in_flight
         self.reader = new_reader(config)
         self._queued: list[Packet] = []
         self._is_waiting = False

@@ -29,6 +29,9 @@ from adapters.mqtt.wire import (
     Version,
 )
 from gateway.errors import GatewayError, MessageTooLarge, OutcomeUnknown, public_text
+from gateway.quotas.manager import Quotas
+from gateway.quotas.meters import Meter
+from gateway.quotas.read_mute import ReadMute
 
 REASON_CHARS_MAX: Final = 500
 # Module names: a lookup of an enum's member is slower.
@@ -69,7 +72,9 @@ class Inbound:
         "_in_turn",
         "_is_full",
         "_mixed_topics",
+        "_mute",
         "_publishing",
+        "_quotas",
         "_window",
         "connection",
         "unacknowledged_bytes",
@@ -82,12 +87,15 @@ class Inbound:
         publishing: Publishing,
         mixed_topics: MixedTopicPublisher,
         counters: Counters,
+        quotas: Quotas,
     ) -> None:
         config = connection.config
         self.connection = connection
         self._publishing = publishing
         self._mixed_topics = mixed_topics
         self._counters = counters
+        self._quotas = quotas
+        self._mute: ReadMute | None = None  # of a client that was throttled
         self._bytes_max = config.unacknowledged_bytes_max
         self._aliases = InboundAliases(config.topic_alias_max)
         self._window = InboundWindow(Version.V5, config.session.receive_max)
@@ -107,6 +115,8 @@ class Inbound:
         The two objects refer to each other. Without this, their memory is freed only by the
         garbage collector, which blocks the loop (0.4 s for 20,000 clients).
         """
+        if self._mute is not None:
+            self._mute.cancel()
         if not self.is_pending:
             del self.connection
 
@@ -119,6 +129,11 @@ class Inbound:
             or bool(self._in_turn)
             or (publisher is not None and publisher.data is not None)
         )
+
+    @property
+    def has_quota(self) -> bool:
+        """Whether a quota bounds the bytes that the client publishes."""
+        return self._meter() is not None
 
     @property
     def has_exactly_once(self) -> bool:
@@ -214,6 +229,8 @@ class Inbound:
 
     def _withdraw(self, published: Published) -> None:
         """Take back the counts of a run that was not published."""
+        if self._quotas.is_active and (meter := self._meter()) is not None:
+            meter.refund(published.size_bytes)
         self._uncount(published.size_bytes)
         if published.run.qos:
             last = self._in_turn.pop()
@@ -226,6 +243,21 @@ class Inbound:
         if self.unacknowledged_bytes > self._bytes_max:
             self._is_full = True
             self.connection.hold_reads("unacknowledged")
+        if self._quotas.is_active:
+            self._charge(size_bytes)
+
+    def _charge(self, size_bytes: int) -> None:
+        """Charge the client's quota; above it, read nothing for a while."""
+        meter = self._meter()
+        wait_ms = 0 if meter is None else meter.charge(size_bytes)
+        if wait_ms:
+            if self._mute is None:
+                self._mute = ReadMute()
+            self._mute.begin(self.connection, wait_ms)
+
+    def _meter(self) -> Meter | None:
+        connection = self.connection
+        return self._quotas.of(connection.principal.name, connection.client_id).produced
 
     def _uncount(self, size_bytes: int) -> None:
         """Subtract pending bytes; below half of the bound, read on."""

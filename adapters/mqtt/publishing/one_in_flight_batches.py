@@ -32,6 +32,7 @@ from gateway.connection_listener import ConnectionListener
 from gateway.errors import GatewayError
 from gateway.model import HEADER_BYTES
 from gateway.partition import Partition
+from gateway.quotas.manager import Quotas
 from gateway.records.singles import SingleRecords
 from gateway.topics.manager import TopicManager
 
@@ -52,6 +53,7 @@ class OneInFlightBatches:
         feeds: FeedSet,
         access: Access,
         is_saturated: Callable[[], bool],
+        quotas: Quotas,
     ) -> None:
         self._clock = clock
         self._counters = counters
@@ -61,7 +63,8 @@ class OneInFlightBatches:
         self._feeds = feeds
         self._authorizer = access.authorizer
         self._is_saturated = is_saturated
-        self._authorizer_revision = self._topics_revision = -1
+        self._quotas = quotas
+        self._authorizer_revision = self._topics_revision = self._quotas_revision = -1
         self._lanes: dict[tuple[Partition, ConnectionListener[Connection]], PublisherLane] = {}
         self._begun: list[PublisherLane] = []  # those of the open round
         coalescer.before_seal.append(self.fill)
@@ -79,6 +82,7 @@ class OneInFlightBatches:
             or connection.state is not State.CONNECTED
             or not connection.is_writable
             or connection.inbound.has_exactly_once
+            or (self._quotas.is_active and connection.inbound.has_quota)
         ):
             return
         if not self._is_current():
@@ -104,12 +108,14 @@ class OneInFlightBatches:
         return (
             self._authorizer.revision == self._authorizer_revision
             and self._topics.revision == self._topics_revision
+            and self._quotas.revision == self._quotas_revision
         )
 
     def _renew(self) -> None:
         """Forget every cached lookup."""
         self._authorizer_revision = self._authorizer.revision
         self._topics_revision = self._topics.revision
+        self._quotas_revision = self._quotas.revision
         for lane in self._lanes.values():
             lane.is_over = True
         self._lanes = {}

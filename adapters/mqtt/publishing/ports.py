@@ -6,6 +6,8 @@ from typing import Any, Protocol
 from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.errors import ReasonCode
 from adapters.mqtt.ports import SessionConnection, SessionPort
+from gateway.auth.ports import Principal
+from gateway.connection_listener import ConnectionListener
 
 
 class WaitingPublisher(Protocol):
@@ -18,6 +20,8 @@ class PublishingConnection(SessionConnection, Protocol):
     """The connection of a publishing client; see ``connection.connection``."""
 
     client_id: str
+    principal: Principal
+    listener: ConnectionListener[Any]
     is_leaving: bool
     is_lost: bool
 

@@ -35,6 +35,7 @@ from gateway.metadata.store import ProducerIds
 from gateway.model import TopicName
 from gateway.partition import Partition
 from gateway.placement import SingleNode
+from gateway.quotas.manager import Quotas
 from gateway.storage import StorageAdapter
 from gateway.topics.manager import Topic, TopicManager
 from gateway.writer import Write
@@ -181,6 +182,7 @@ async def running(
         request_budget=Budget("request", 1 << 20),
         producer_ids=ProducerIds(metadata),
         metadata_cache=MetadataCache(placement),
+        quotas=Quotas(metadata, clock),
     )
     rig = Rig(node, storage, clock)
     await storage.open(rig)

@@ -206,12 +206,6 @@ async def test_there_are_no_reassignments(rig: Rig) -> None:
     assert refused.error_code.value == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-@pytest.mark.parametrize("version", range(2))
-async def test_nobody_has_a_quota(rig: Rig, version: int) -> None:
-    answer = await rig.ask("describe_client_quotas", version, components=[], strict=False)
-    assert (answer.error_code.value, answer.entries) == (ErrorCode.NONE, ())
-
-
 @pytest.mark.parametrize("version", range(3))
 async def test_this_node_is_the_only_voter(rig: Rig, version: int) -> None:
     topic = DescribeQuorumRequest.TopicData

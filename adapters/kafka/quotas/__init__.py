@@ -1,0 +1,1 @@
+"""Client quotas: what a request is charged, and how its client is throttled (KIP-219)."""

@@ -1,0 +1,1 @@
+"""Client quotas of the node: stored, declared, and measured for all protocols."""
