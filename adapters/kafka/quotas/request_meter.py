@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 
 from adapters.kafka.codec import RequestHeader
 from adapters.kafka.session import Session
+from gateway.errors import as_value
 from gateway.quotas.meters import ClientLimits
 
 _T = TypeVar("_T")
@@ -134,7 +135,7 @@ class _Steps:
                 try:
                     value = yield waited
                 except BaseException as error:  # noqa: BLE001 - passed on, as a cancellation
-                    waited = self._step(work.throw, error)
+                    waited = self._step(work.throw, as_value(error))
                 else:
                     waited = self._step(work.send, value)
         except StopIteration as end:
