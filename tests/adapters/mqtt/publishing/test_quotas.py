@@ -7,9 +7,9 @@ import pytest
 
 from features.quota.model import Entity, QuotaKey
 from tests.adapters.mqtt.live import Client, Live, running
-from tests.adapters.mqtt.restartable_node import until
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_wire import V5, Kind
+from tests.support.waiting import until
 
 PRODUCED = QuotaKey.PRODUCER_BYTE_RATE
 PAYLOAD = bytes(10_000)
