@@ -86,7 +86,10 @@ class Part(NamedTuple):
 
 
 class Trailer(NamedTuple):
-    """The last 96 bytes of a segment. Positions count from the segment's first byte."""
+    """The last 96 bytes of a segment. Positions count from the segment's first byte.
+
+    ``repeated_bytes``: bytes of batches in all rows that point to a batch of an earlier row.
+    """
 
     footer_crc: int
     entries_end: int
@@ -99,6 +102,7 @@ class Trailer(NamedTuple):
     next_sequence: int
     incarnation: int
     max_timestamp_unix_ms: int
+    repeated_bytes: int
 
     @property
     def footer_bytes(self) -> int:
@@ -124,7 +128,7 @@ def aligned(position: int) -> int:
     return -(-position // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
-def encode_footer(  # What the trailer says, once per segment.
+def encode_footer(  # noqa: PLR0913  # What the trailer says, once per segment.
     parts: Iterable[FooterPart],
     *,
     number: int,
@@ -132,11 +136,12 @@ def encode_footer(  # What the trailer says, once per segment.
     first_sequence: int,
     next_sequence: int,
     incarnation: int,
+    repeated_bytes: int = 0,
 ) -> list[bytes]:
     """Encode footer and trailer as buffers to be written from ``entries_end`` on.
 
     The rows of each part are in order of offset. ``next_sequence`` is one past the last
-    entry's.
+    entry's. ``repeated_bytes``: see ``Trailer``.
     """
     rows, table, ids, identities = [], [], array("I"), bytearray()
     first_row, max_timestamp = 0, NO_TIMESTAMP
@@ -169,7 +174,7 @@ def encode_footer(  # What the trailer says, once per segment.
         FORMAT_VERSION,
         0,
         max_timestamp,
-        0,
+        repeated_bytes,
     )
     return [padding, *body, _TRAILER_PREFIX.pack(FOOTER_MAGIC, crc32c(fields)) + fields]
 
@@ -213,12 +218,12 @@ def decode_trailer(data: Buffer) -> Trailer:
     fields = bytes(data[at + _TRAILER_PREFIX.size :])
     if crc32c(fields) != crc:
         raise Damaged("the CRC of the footer's trailer does not match")
-    (footer_crc, _, *numbers, incarnation, version, _, max_timestamp, _) = (
+    (footer_crc, _, *numbers, incarnation, version, _, max_timestamp, repeated_bytes) = (
         _TRAILER_FIELDS.unpack(fields)
     )
     if version > FORMAT_VERSION:
         raise TooNew(f"footer of format {version}; this is format {FORMAT_VERSION}")
-    return Trailer._make((footer_crc, *numbers, incarnation, max_timestamp))
+    return Trailer._make((footer_crc, *numbers, incarnation, max_timestamp, repeated_bytes))
 
 
 class Footer:

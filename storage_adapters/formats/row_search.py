@@ -24,6 +24,16 @@ def find_base(rows: Rows, first: int, end: int, offset: int) -> int:
     return first + bisect_left(range(first, end), offset, key=lambda i: rows[i * ROW_STRIDE])
 
 
+def find_position(rows: Rows, first: int, end: int, position: int) -> int:
+    """Return the first row in [first, end) whose batch begins at or after a position.
+
+    For rows of a partition in a log segment, whose positions grow.
+    """
+    return first + bisect_left(
+        range(first, end), position, key=lambda i: rows[i * ROW_STRIDE + 2] & LOW_32
+    )
+
+
 def find_time(rows: Rows, first: int, end: int, timestamp_unix_ms: int) -> int:
     """Return the first row in [first, end) with a running max timestamp at or after that."""
     return first + bisect_left(

@@ -254,7 +254,10 @@ class Appender:
                 assert base_offset == state.end, "offsets of a partition are dense"
                 state.end = base_offset + record_count
                 rows.append((part, base_offset, timestamp_unix_ms, place, span))
-            self._footer_bytes += ROW_BYTES * len(targets)
+            count = len(targets)
+            if count > 1:
+                self._live.repeated_bytes += (count - 1) * len(batch)
+            self._footer_bytes += ROW_BYTES * count
         size_bytes = tail - self._tail
         self._tail, self.next_sequence = tail, sequence
         return size_bytes

@@ -8,7 +8,7 @@ log does not grow because of it.
 
 import heapq
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -122,14 +122,21 @@ def _piece(source: Source, part: Part, floor: int) -> Piece | None:
     return Piece(source, part, first, last, start, part.end)
 
 
-def copy_all(sources: Sequence[Source], floors: Mapping[int, int], output: Output) -> None:
-    """Copy the live batches of ``sources``, partition by partition."""
+def copy_unshared(
+    sources: Sequence[Source],
+    floors: Mapping[int, int],
+    output: Output,
+    sharing: Container[int] = (),
+) -> None:
+    """Copy the live batches of ``sources``, partition by partition, without those ``sharing``."""
     for partition_id, pieces in by_partition(sources, floors):
+        if partition_id in sharing:
+            continue
         size_bytes = sum(map(_size_bytes, pieces))
         is_own = size_bytes >= output.spec.own_bytes
         owner = partition_id if is_own else SHARED
-        for run in _runs(pieces):
-            _copy_run(partition_id, run, output, owner, None)
+        for run in runs_of(pieces):
+            copy_pieces(partition_id, run, output, owner)
             owner = partition_id  # A file covers one range of offsets of a partition.
 
 
@@ -142,8 +149,8 @@ def copy_rewritten(
 ) -> None:
     """Copy one partition; ``keep`` replaces the batches that the rewrite concerns."""
     for _, pieces in by_partition(sources, floors, partition_id):
-        for run in _runs(pieces):
-            _copy_run(partition_id, run, output, partition_id, rewrite)
+        for run in runs_of(pieces):
+            copy_pieces(partition_id, run, output, partition_id, rewrite)
 
 
 def _size_bytes(piece: Piece) -> int:
@@ -152,7 +159,7 @@ def _size_bytes(piece: Piece) -> int:
     return sum(sizes_of(piece.source.footer.rows, piece.first, piece.last))
 
 
-def _runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+def runs_of(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
     """Yield runs of pieces with consecutive offsets; offsets between runs are in other files."""
     run: list[Piece] = []
     for piece in pieces:
@@ -163,16 +170,26 @@ def _runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
     yield run
 
 
-def _copy_run(
-    partition_id: int, run: list[Piece], output: Output, owner: int, rewrite: Rewrite | None
-) -> None:
+def known_introduction(run: Sequence[Piece]) -> bytes | None:
+    """Return the newest introduction of a run's partition, or None."""
     introductions = [p.source.footer.introduction_bytes(p.part) for p in reversed(run)]
-    known = next((found for found in introductions if found is not None), None)
+    return next((found for found in introductions if found is not None), None)
+
+
+def copy_pieces(
+    partition_id: int,
+    run: list[Piece],
+    output: Output,
+    owner: int,
+    rewrite: Rewrite | None = None,
+) -> None:
+    """Copy consecutive pieces of one partition."""
     groups = _groups(partition_id, run, rewrite)
     if rewrite is not None:
         groups = _rewritten(groups, rewrite)
     bounds = (run[0].start, run[-1].end)
-    output.write_part(partition_id, bounds, known, groups, owner=owner)
+    introduction = known_introduction(run)
+    output.write_part(partition_id, bounds, introduction, groups, owner=owner)
 
 
 def _groups(
@@ -205,19 +222,28 @@ def _wanted(piece: Piece, rewrite: Rewrite | None) -> Iterator[tuple[int, int]]:
 
 def _read(partition_id: int, piece: Piece, picks: list[Pick], row: int) -> list[OutputBatch]:
     rows = piece.source.footer.rows
+    highest = rows[row * ROW_STRIDE + 1 : (row + len(picks)) * ROW_STRIDE : ROW_STRIDE]
+    wanted = [(chosen, partition_id, time) for chosen, time in zip(picks, highest, strict=True)]
+    return read_intact(piece.source, wanted)
+
+
+def read_intact(source: Source, wanted: Sequence[tuple[Pick, int, int]]) -> list[OutputBatch]:
+    """Read batches, given with a partition and the highest timestamp in its row.
+
+    Errors: ``DamagedBatch``, until the segment's damage is known well enough.
+    """
     try:
-        batches = read_picks(piece.source.fd, picks, 0)
+        batches = read_picks(source.fd, [chosen for chosen, _, _ in wanted], 0)
     except StorageUnavailable as error:
-        raise DamagedBatch(piece.source.segment, str(error)) from error  # it is too short
-    placed = []
-    for index, (batch, chosen) in enumerate(zip(batches, picks, strict=True), row):
-        at = index * ROW_STRIDE
+        raise DamagedBatch(source.segment, str(error)) from error  # it is too short
+    found = []
+    for batch, (chosen, partition_id, highest) in zip(batches, wanted, strict=True):
         damaged_unix_ms = None
         if not is_intact(batch):
-            _check_may_go_along(partition_id, piece.source.segment, chosen)
-            damaged_unix_ms = rows[at + 1]
-        placed.append(OutputBatch(batch, chosen.base_offset, rows[at + 3], damaged_unix_ms))
-    return placed
+            _check_may_go_along(partition_id, source.segment, chosen)
+            damaged_unix_ms = highest
+        found.append(OutputBatch(batch, chosen.base_offset, chosen.span, damaged_unix_ms))
+    return found
 
 
 def _check_may_go_along(partition_id: int, segment: Segment, chosen: Pick) -> None:

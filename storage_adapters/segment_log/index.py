@@ -87,12 +87,13 @@ class LivePart:
 
 
 class LiveIndex:
-    """The partitions of a segment without a footer."""
+    """The partitions of a segment without a footer. ``repeated_bytes``: see ``Trailer``."""
 
-    __slots__ = ("parts",)
+    __slots__ = ("parts", "repeated_bytes")
 
     def __init__(self) -> None:
         self.parts: dict[int, LivePart] = {}
+        self.repeated_bytes = 0
 
     def lookup(self, partition_id: int) -> tuple[Part, Rows] | None:
         """Return the partition's row, or None."""

@@ -308,12 +308,15 @@ def _map(path: Path) -> KeyIndex:
 
 
 def _pieces(places: Sequence[int], row_count: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of at least one row whose batches are about ``READ_BYTES`` together."""
-    first = size_bytes = 0
+    """Yield ranges of at least one row whose batches lie within about ``READ_BYTES``.
+
+    In a file with shared batches, those of other partitions may lie between.
+    """
+    first = 0
     for row in range(row_count):
-        size_bytes += places[row] >> 32
-        if size_bytes >= READ_BYTES:
-            yield first, row + 1
-            first, size_bytes = row + 1, 0
+        end = (places[row] & LOW_32) + (places[row] >> 32)
+        if row > first and end - (places[first] & LOW_32) > READ_BYTES:
+            yield first, row
+            first = row
     if first < row_count:
         yield first, row_count

@@ -61,7 +61,7 @@ class ObsoleteFiles:
         half_dead = []
         for segment in self._catalog.settled.shared:
             dead_bytes = self._dead_bytes.get(segment.number, 0)
-            if dead_bytes * 2 > segment.entries_end or self._is_all_dead(segment):
+            if dead_bytes * 2 > _rows_bytes(segment) or self._is_all_dead(segment):
                 half_dead.append(segment)
         return passed, half_dead
 
@@ -91,3 +91,13 @@ class ObsoleteFiles:
     def _is_dead(self, part: Part) -> bool:
         start, is_deleted = self._catalog.peek(part.partition_id)
         return is_deleted or start >= part.end
+
+
+def _rows_bytes(segment: Segment) -> int:
+    """Return the bytes of the batches in all rows, as dead bytes are counted.
+
+    A batch that several partitions share goes when none of them is left; each copy until then
+    has half of the rows at most.
+    """
+    assert segment.trailer is not None
+    return segment.entries_end + segment.trailer.repeated_bytes

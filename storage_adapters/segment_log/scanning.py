@@ -111,6 +111,7 @@ def apply_entry(index: LiveIndex, view: memoryview, at: int, entry: EntryHeader)
     if entry.kind == KIND_BATCH:
         place = body_at + (entry.body_bytes << 32)
         span = entry.record_count + (entry.leader_epoch << 32)
+        index.repeated_bytes += (entry.target_count - 1) * entry.body_bytes
         for partition_id, base_offset in decode_targets(view, at, entry.target_count):
             part = _known(index, partition_id)
             part.add(base_offset, entry.max_timestamp_unix_ms, place, span)

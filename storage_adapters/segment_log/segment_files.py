@@ -209,6 +209,7 @@ def write_footer(files: Files, segment: Segment, fd: int) -> Trailer:
         first_sequence=segment.first_sequence,
         next_sequence=segment.next_sequence,
         incarnation=segment.header.incarnation,
+        repeated_bytes=segment.live.repeated_bytes,
     )
     write_all(files, fd, buffers, segment.entries_end)
     files.truncate(fd, segment.entries_end + sum(map(len, buffers)))

@@ -109,6 +109,14 @@ class OutputBatch(NamedTuple):
         return self.damaged_unix_ms is not None
 
 
+def timestamp_of(item: OutputBatch) -> int:
+    """Return the highest timestamp of a batch, or of a damaged one's row."""
+    if item.damaged_unix_ms is not None:
+        return item.damaged_unix_ms
+    (timestamp,) = _MAX_TIMESTAMP.unpack_from(item.batch, MAX_TIMESTAMP_AT)
+    return int(timestamp)
+
+
 class OutputSpec(NamedTuple):
     """Properties of all new files of a change."""
 
@@ -182,30 +190,58 @@ class OutputFile:
             size_bytes = len(batch)
             rows.extend((base_offset, max_timestamp, position + (size_bytes << 32), span))
             position += size_bytes
-        write_all(self._files, self._fd, [item.batch for item in placed], self.position)
-        written = position - self.position
         self.rows_count += len(placed)
-        self.position, self._max_timestamp = position, max_timestamp
+        self._max_timestamp = max_timestamp
+        self.write_batches([item.batch for item in placed])
+
+    def write_batches(self, batches: Sequence[Buffer]) -> int:
+        """Write batches without rows; return the position of the first."""
+        start = self.position
+        write_all(self._files, self._fd, batches, start)
+        written = sum(map(len, batches))
+        self.position = start + written
         self._unsynced_bytes += written
         if self._unsynced_bytes >= SYNC_EVERY_BYTES:
             self._unsynced_bytes = 0
             self._files.sync(self._fd)
+        return start
 
     def end_part(self, end: int) -> None:
         """End the partition at this offset, up to which the file covers it also without batches."""
-        part = self._open
-        assert part is not None
+        assert self._open is not None
+        partition_id, start, *_ = self._open
         self._open = None
-        introduction = self._introduction
+        self._keep_part(partition_id, (start, end), self._introduction, self._rows)
+
+    def add_part(
+        self,
+        partition_id: int,
+        bounds: tuple[int, int],
+        introduction: bytes | None,
+        rows: "array[int]",
+    ) -> None:
+        """Add a partition whose batches are written already; partitions come in order."""
+        self.rows_count += _PART_ROWS + len(rows) // ROW_STRIDE
+        self._keep_part(partition_id, bounds, introduction, rows)
+
+    def _keep_part(
+        self,
+        partition_id: int,
+        bounds: tuple[int, int],
+        introduction: bytes | None,
+        rows: "array[int]",
+    ) -> None:
+        start, end = bounds
         if introduction is not None:
-            introduction = with_bounds(introduction, part.start, end)
-        size_bytes = sum(place >> 32 for place in self._rows[2::ROW_STRIDE])
+            introduction = with_bounds(introduction, start, end)
+        size_bytes = sum(place >> 32 for place in rows[2::ROW_STRIDE])
         self._parts.append(
-            part._replace(end=end, introduction=introduction, size_bytes=size_bytes)
+            FooterPart(partition_id, start, end, False, introduction, size_bytes, rows)  # noqa: FBT003
         )
 
     def finish(self) -> Segment:
         """Write the footer, sync, and return the segment with its record."""
+        rows_bytes = sum(part.size_bytes for part in self._parts)
         buffers = encode_footer(
             self._parts,
             number=self.segment.number,
@@ -213,6 +249,7 @@ class OutputFile:
             first_sequence=0,
             next_sequence=0,
             incarnation=self._spec.incarnation,
+            repeated_bytes=rows_bytes - (self.position - SEGMENT_HEADER_BYTES),
         )
         write_all(self._files, self._fd, buffers, self.position)
         self._files.sync(self._fd)
@@ -304,6 +341,15 @@ class Output:
             self._shared = self._new_file(SHARED)
         return self._shared
 
+    def shared_file(self, size_bytes: int, rows: int) -> OutputFile:
+        """Return the shared file, another one if that has no room for that much more."""
+        return self._target(SHARED, size_bytes, rows)
+
+    def end_shared(self) -> None:
+        """Finish the shared file; the next partition that shares a file begins another."""
+        if self._shared is not None:
+            self._finish(self._shared)
+
     def _new_file(self, owner: int) -> OutputFile:
         number = self.next_number
         self.next_number += 1
@@ -325,8 +371,7 @@ class Output:
     def finish(self) -> None:
         """Finish the shared file and sync the names of all files."""
         hit("settle.written")
-        if self._shared is not None:
-            self._finish(self._shared)
+        self.end_shared()
         self.spec.files.sync_directory(self.spec.data_dir / SETTLED_DIRECTORY)
         hit("settle.synced")
 

@@ -21,7 +21,6 @@ from storage_adapters.segment_log.copying import (
     DELETED,
     DamagedBatch,
     Source,
-    copy_all,
     directory_rows,
 )
 from storage_adapters.segment_log.merging import owned_run, shared_run
@@ -38,6 +37,7 @@ from storage_adapters.segment_log.settled_output import (
     Stopped,
 )
 from storage_adapters.segment_log.settled_set import record_of
+from storage_adapters.segment_log.shared_batches import copy_all
 
 PARTS_PER_TICK: Final = 500
 REWRITES_PER_ROUND: Final = 8  # the share of a round that is rewritten at once
@@ -212,6 +212,8 @@ class Settler:
                 for part in footer
                 if part.end > floors.get(part.partition_id, 0)
             )
+            if footer.trailer.repeated_bytes:
+                need_bytes = min(need_bytes, sum(one.entries_end for one in (*found, segment)))
             kept_back_bytes = self._config.segment_bytes if found else 0
             if need_bytes + kept_back_bytes > free_bytes:
                 break

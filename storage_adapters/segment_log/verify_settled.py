@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -54,18 +55,27 @@ def verify_settled(data_dir: Path, record: FileRecord, manifest: Manifest) -> Se
     assert footer is not None  # It was loaded above.
     if len(footer) != record.partition_count:
         report.problems.append(f"{len(footer)} partitions, not {record.partition_count}")
+    firsts: dict[int, int] | None = {} if footer.trailer.repeated_bytes else None
     with mapped(path) as view:
         for part in footer:
-            report.problems.extend(_part_problems(view, footer.rows, part))
+            report.problems.extend(_part_problems(view, footer.rows, part, firsts))
             report.bounds[part.partition_id] = (part.start, part.end)
             if part.partition_id not in record.dead:
                 coverage = Coverage(part.start, part.end, path)
                 report.coverage[part.partition_id] = coverage
-    report.problems.extend(_order_problems(footer))
+    report.problems.extend(
+        _order_problems(footer) if firsts is None else _sharing_problems(footer, firsts)
+    )
     return report._replace(batches_count=footer.trailer.row_count)
 
 
-def _part_problems(view: memoryview, rows: Rows, part: Part) -> Iterator[str]:
+def _part_problems(
+    view: memoryview, rows: Rows, part: Part, firsts: dict[int, int] | None
+) -> Iterator[str]:
+    """Yield what is wrong with a part. ``firsts``: see ``_sharing_problems``.
+
+    The batch that several partitions share has the base offset of the first.
+    """
     expected, size_bytes = part.start, 0
     for row in range(part.first_row, part.first_row + part.row_count):
         base_offset, _, place, span = rows[row * ROW_STRIDE : (row + 1) * ROW_STRIDE]
@@ -75,7 +85,11 @@ def _part_problems(view: memoryview, rows: Rows, part: Part) -> Iterator[str]:
         if base_offset < expected:
             yield f"{where}: the row before it reaches up to {expected}"
         expected = base_offset + (span & LOW_32)
-        problem = _batch_problem(view[position : position + batch_bytes], base_offset, span)
+        is_first = firsts is None or position not in firsts
+        if firsts is not None:
+            firsts[position] = batch_bytes
+        batch = view[position : position + batch_bytes]
+        problem = _batch_problem(batch, base_offset if is_first else None, span)
         if problem:
             yield f"{where}: {problem}"
     if expected > part.end:
@@ -84,12 +98,13 @@ def _part_problems(view: memoryview, rows: Rows, part: Part) -> Iterator[str]:
         yield f"partition {part.partition_id}: {size_bytes} bytes, not {part.size_bytes}"
 
 
-def _batch_problem(batch: memoryview, base_offset: int, span: int) -> str:
+def _batch_problem(batch: memoryview, base_offset: int | None, span: int) -> str:
     if len(batch) < HEADER_BYTES:
         return "there is no batch"
     stored_offset, length, epoch = _FRONT.unpack_from(batch)
     (last_delta,) = _LAST_DELTA.unpack_from(batch, LAST_OFFSET_DELTA_AT)
-    if (stored_offset, length + LENGTH_OVERHEAD_BYTES) != (base_offset, len(batch)):
+    is_there = base_offset is None or stored_offset == base_offset
+    if not is_there or length + LENGTH_OVERHEAD_BYTES != len(batch):
         return f"a batch of offset {stored_offset} and {length} bytes"
     if (last_delta + 1, epoch) != (span & LOW_32, span >> 32):
         return "the batch's last offset or epoch is not what its row says"
@@ -108,3 +123,27 @@ def _order_problems(footer: Footer) -> Iterator[str]:
         position += part.size_bytes
     if position != footer.trailer.entries_end:
         yield f"batches end at {position}, not at {footer.trailer.entries_end}"
+
+
+def _sharing_problems(footer: Footer, firsts: dict[int, int]) -> Iterator[str]:
+    """Yield the places where batches do not fill the file, each used by one or more rows.
+
+    ``firsts``: the size of each batch by its position. A partition's positions grow.
+    """
+    position = SEGMENT_HEADER_BYTES
+    for start in sorted(firsts):
+        if start != position:
+            yield f"a batch at position {start}, the one before it ends at {position}"
+        position = start + firsts[start]
+    if position != footer.trailer.entries_end:
+        yield f"batches end at {position}, not at {footer.trailer.entries_end}"
+    repeated_bytes = sum(part.size_bytes for part in footer) - sum(firsts.values())
+    if repeated_bytes != footer.trailer.repeated_bytes:
+        yield f"{repeated_bytes} bytes repeated, not {footer.trailer.repeated_bytes}"
+    for part in footer:
+        last = part.first_row + part.row_count
+        places = list(
+            footer.rows[part.first_row * ROW_STRIDE + 2 : last * ROW_STRIDE : ROW_STRIDE]
+        )
+        if any((one & LOW_32) >= (two & LOW_32) for one, two in pairwise(places)):
+            yield f"partition {part.partition_id}: a batch lies before an earlier one"
