@@ -234,6 +234,39 @@ class Unauthorized(RequestError):
         self.resource = resource
 
 
+# Transactions.
+
+
+class TransactionError(RequestError):
+    """Base of the refusals of a transaction coordinator."""
+
+
+class ConcurrentTransactions(TransactionError):
+    """End of a transaction that is still under way; the client repeats its request."""
+
+    retriable = True
+
+
+class InvalidTransactionState(TransactionError):
+    """Request that the state of the transaction does not allow."""
+
+
+class TransactionAbortable(TransactionError):
+    """Error after which the producer has to abort its transaction, and may go on."""
+
+
+class UnknownProducerMapping(TransactionError):
+    """Transactional id that is unknown, or has another producer id."""
+
+
+class InvalidTransactionTimeout(TransactionError):
+    """Transaction timeout that is not positive, or above the node's bound."""
+
+
+class TransactionNotFound(TransactionError):
+    """Unknown transactional id."""
+
+
 # Consumer groups.
 
 

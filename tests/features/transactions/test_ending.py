@@ -1,0 +1,150 @@
+"""Ends of transactions: the outcome for each state, version and repetition of a request."""
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from features.transactions import EPOCH_MAX, PartitionRef, State, Transaction, end, fence
+from gateway.errors import (
+    ConcurrentTransactions,
+    GatewayError,
+    InvalidTransactionState,
+    ProducerFenced,
+    UnknownProducerMapping,
+)
+
+PLACE = PartitionRef(UUID(int=5), 3)
+PRODUCER_ID, EPOCH, NEW_ID = 41, 7, 99
+V1, V2 = 1, 2
+OK, SAME = "ok", "same"
+INVALID, FENCED, CONCURRENT = InvalidTransactionState, ProducerFenced, ConcurrentTransactions
+
+Expected = str | type[GatewayError]
+
+
+def value(state: State, epoch: int = EPOCH) -> Transaction:
+    has_partitions = state in {State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT}
+    return Transaction(
+        PRODUCER_ID,
+        epoch,
+        60_000,
+        state=state,
+        last_epoch=epoch - 1,
+        started_unix_ms=1_000 if has_partitions else -1,
+        partitions=(PLACE,) if has_partitions else (),
+    )
+
+
+# Kafka's TransactionCoordinator.endTransaction, with KAFKA-20785.
+V1_TABLE: list[tuple[State, Expected, Expected]] = [
+    (State.ONGOING, OK, OK),
+    (State.EMPTY, INVALID, INVALID),
+    (State.PREPARE_COMMIT, CONCURRENT, INVALID),
+    (State.PREPARE_ABORT, INVALID, CONCURRENT),
+    (State.COMPLETE_COMMIT, SAME, INVALID),
+    (State.COMPLETE_ABORT, INVALID, SAME),
+]
+V2_CURRENT: list[tuple[State, Expected, Expected]] = [
+    (State.ONGOING, OK, OK),
+    (State.EMPTY, INVALID, OK),
+    (State.PREPARE_COMMIT, FENCED, FENCED),
+    (State.PREPARE_ABORT, FENCED, FENCED),
+    (State.COMPLETE_COMMIT, INVALID, OK),
+    (State.COMPLETE_ABORT, INVALID, OK),
+]
+V2_RETRY: list[tuple[State, Expected, Expected]] = [
+    (State.ONGOING, FENCED, FENCED),
+    (State.EMPTY, FENCED, FENCED),
+    (State.PREPARE_COMMIT, CONCURRENT, INVALID),
+    (State.PREPARE_ABORT, INVALID, CONCURRENT),
+    (State.COMPLETE_COMMIT, SAME, INVALID),
+    (State.COMPLETE_ABORT, FENCED, SAME),
+]
+CASES = [
+    (version, epoch, state, is_commit, expected)
+    for version, epoch, table in (
+        (V1, EPOCH, V1_TABLE),
+        (V2, EPOCH, V2_CURRENT),
+        (V2, EPOCH - 1, V2_RETRY),
+    )
+    for state, commit, abort in table
+    for is_commit, expected in ((True, commit), (False, abort))
+]
+
+
+@pytest.mark.parametrize(("version", "epoch", "state", "is_commit", "expected"), CASES)
+def test_outcome_depends_on_state_version_and_epoch(
+    version: int, epoch: int, state: State, is_commit: bool, expected: Expected
+) -> None:
+    current = value(state)
+
+    if isinstance(expected, type):
+        with pytest.raises(expected):
+            end(current, PRODUCER_ID, epoch, is_commit, version, NEW_ID, 2_000)
+        return
+    ending = end(current, PRODUCER_ID, epoch, is_commit, version, NEW_ID, 2_000)
+
+    assert ending.is_new is (expected == OK)
+    assert ending.value.state is (State.COMPLETE_COMMIT if is_commit else State.COMPLETE_ABORT)
+    bump = 1 if version == V2 and expected == OK else 0
+    assert ending.value.epoch == EPOCH + bump
+    assert ending.marker_epoch == EPOCH + bump
+    assert ending.partitions == (current.partitions if expected == OK else ())
+    assert ending.value.partitions == ()
+
+
+def test_retry_in_version_one_with_another_epoch_is_fenced() -> None:
+    for epoch in (EPOCH - 1, EPOCH + 1):
+        with pytest.raises(ProducerFenced):
+            end(value(State.COMPLETE_COMMIT), PRODUCER_ID, epoch, True, V1, NEW_ID, 2_000)
+
+
+def test_unknown_id_and_other_producer_have_no_mapping() -> None:
+    for current in (None, value(State.ONGOING)):
+        with pytest.raises(UnknownProducerMapping):
+            end(current, PRODUCER_ID + 1, EPOCH, True, V2, NEW_ID, 2_000)
+
+
+def test_last_epoch_ends_with_a_new_producer_id() -> None:
+    current = value(State.ONGOING, epoch=EPOCH_MAX - 1)
+
+    ending = end(current, PRODUCER_ID, EPOCH_MAX - 1, True, V2, NEW_ID, 2_000)
+    again = end(ending.value, PRODUCER_ID, EPOCH_MAX - 1, True, V2, 77, 3_000)
+
+    assert (ending.producer_id, ending.marker_epoch) == (PRODUCER_ID, EPOCH_MAX)
+    assert (ending.value.producer_id, ending.value.epoch) == (NEW_ID, 0)
+    assert (again.value, again.is_new) == (ending.value, False)
+
+
+@pytest.mark.parametrize(("version", "last_epoch"), [(V1, -1), (V2, EPOCH)])
+def test_fence_takes_one_epoch(version: int, last_epoch: int) -> None:
+    ending = fence(replace(value(State.ONGOING), version=version), 2_000)
+
+    assert (ending.value.epoch, ending.value.last_epoch) == (EPOCH + 1, last_epoch)
+    assert (ending.marker_epoch, ending.is_commit) == (EPOCH + 1, False)
+    assert ending.partitions == (PLACE,)
+
+
+def test_producer_of_version_two_aborts_after_its_timeout_and_goes_on() -> None:
+    fenced = fence(replace(value(State.ONGOING), version=V2), 2_000).value
+
+    ending = end(fenced, PRODUCER_ID, EPOCH, False, V2, NEW_ID, 3_000)
+
+    assert (ending.value, ending.is_new) == (fenced, False)
+
+
+def test_epoch_of_another_producer_is_no_repeated_request() -> None:
+    current = replace(value(State.COMPLETE_COMMIT), last_epoch=-1)
+
+    with pytest.raises(ProducerFenced):
+        end(current, PRODUCER_ID, EPOCH - 1, True, V2, NEW_ID, 2_000)
+
+
+def test_prepared_value_has_those_that_are_not_told() -> None:
+    ending = end(value(State.ONGOING), PRODUCER_ID, EPOCH, True, V2, NEW_ID, 2_000)
+
+    prepared = ending.prepared((PLACE,), ())
+
+    assert prepared.state is State.PREPARE_COMMIT
+    assert (prepared.epoch, prepared.partitions) == (EPOCH + 1, (PLACE,))
