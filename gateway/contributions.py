@@ -26,6 +26,7 @@ KERNEL_TOPICS: Final = frozenset(
         "__groups",
         "__producers",
         "__queues",
+        "__transactions",
         "__transfers",
     }
 )

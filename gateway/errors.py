@@ -247,10 +247,6 @@ class ConcurrentTransactions(TransactionError):
     retriable = True
 
 
-class InvalidTransactionState(TransactionError):
-    """Request that the state of the transaction does not allow."""
-
-
 class TransactionAbortable(TransactionError):
     """Error after which the producer has to abort its transaction, and may go on."""
 

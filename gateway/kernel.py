@@ -27,6 +27,7 @@ from gateway.placement import Placement
 from gateway.queues.manager import QueueManager
 from gateway.quotas.manager import Quotas
 from gateway.topics.manager import TopicManager
+from gateway.transactions.coordinator import TransactionCoordinator
 from gateway.upkeep.scrub import Scrub
 
 
@@ -48,6 +49,7 @@ class Kernel:
     topics: TopicManager
     groups: GroupManager
     cursors: CursorManager
+    transactions: TransactionCoordinator
     queues: QueueManager
     publisher: Publisher
     leaser: Leaser

@@ -68,6 +68,7 @@ from gateway.topics.declared import (
     make_topics,
 )
 from gateway.topics.manager import TopicManager
+from gateway.transactions.start import start_transactions
 from gateway.transfer.transfers import Transfers
 from gateway.upkeep.archive_holds import ArchiveHolds
 from gateway.upkeep.compaction import Compaction, can_compact, open_clean_offsets
@@ -244,10 +245,10 @@ class _Node:
         )
         await producers.load()
         stack.callback(producers.close)
-        cursors = await CursorManager.open(broker, topics, clock, settings.groups)
-        stack.callback(cursors.close)
-        groups = await GroupManager.open(broker, topics, cursors, clock, settings.groups)
-        stack.callback(groups.close)
+        cursors, groups = await self._start_groups(broker, topics, stack)
+        transactions = await start_transactions(
+            broker, topics, cursors, clock, settings.transactions, metadata, stack
+        )
         transfers = await Transfers.start(broker, topics, clock, stack)
         delays = await ShardedDelays.open(
             broker, topics, clock, settings.delay, transfers=transfers
@@ -272,6 +273,7 @@ class _Node:
             topics=topics,
             groups=groups,
             cursors=cursors,
+            transactions=transactions,
             queues=queues,
             publisher=publisher,
             leaser=start_leaser(clock, stack),
@@ -302,6 +304,17 @@ class _Node:
         delete_leftovers(topics, broker)
         topics.on_deleted.append(lambda topic: delete_partitions(topics, broker, topic))
         return broker
+
+    async def _start_groups(
+        self, broker: Broker, topics: TopicManager, stack: AsyncExitStack
+    ) -> tuple[CursorManager, GroupManager]:
+        """Load committed offsets, and the groups."""
+        config = self._settings.groups
+        cursors = await CursorManager.open(broker, topics, self._clock, config)
+        stack.callback(cursors.close)
+        groups = await GroupManager.open(broker, topics, cursors, self._clock, config)
+        stack.callback(groups.close)
+        return cursors, groups
 
     async def _start_auth(
         self, metadata: SqlMetadata, stack: AsyncExitStack

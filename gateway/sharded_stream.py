@@ -25,7 +25,7 @@ from gateway.model import DEFAULT_NAMESPACE, TopicName
 from gateway.placement import Placement, shard_of
 from gateway.slots import shard_of_key
 from gateway.storage import OnDone
-from gateway.streams import REWRITE_ROOM_BYTES, VALUE_BYTES_MAX, InternalStream, Item
+from gateway.streams import REWRITE_ROOM_BYTES, VALUE_BYTES_MAX, InternalStream, Item, RunSink
 from gateway.topics.internal import internal_topic
 from gateway.topics.manager import Topic, TopicManager
 
@@ -243,7 +243,7 @@ class ShardedStream:
         on_done: OnDone,
         *,
         beside: Sequence[Part] = (),
-        coalescer: Coalescer | None = None,
+        coalescer: RunSink | None = None,
         shard: int | None = None,
     ) -> None:
         """Set or remove keys atomically; see ``InternalStream.put``.

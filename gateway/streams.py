@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 from gateway.broker import Broker
 from gateway.clock import Clock
@@ -31,6 +31,16 @@ VALUE_BYTES_MAX: Final = 32 * 1024 * 1024
 _LOAD_BYTES_MAX: Final = 1_048_576
 
 Item = tuple[bytes, bytes | None]  # key, value; a value of None removes the key
+
+
+class RunSink(Protocol):
+    """Taker of what a put appends: a ``Coalescer``, or an append that is made up elsewhere."""
+
+    def add_many(
+        self, parts: Sequence[AnyPart], on_done: OnDone, *, as_is: bool = False
+    ) -> None:
+        """Take runs; ``on_done`` runs later, once. See ``Coalescer.add_many``."""
+        ...
 
 
 class InternalStream:
@@ -122,7 +132,7 @@ class InternalStream:
         on_done: OnDone,
         *,
         beside: Sequence[AnyPart] = (),
-        coalescer: Coalescer | None = None,
+        coalescer: RunSink | None = None,
         as_is: bool = False,
     ) -> None:
         """Set or remove keys atomically, in one append with the runs in ``beside``.

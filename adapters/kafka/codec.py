@@ -10,7 +10,7 @@ Malformed input raises ``PeerError``.
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -247,10 +247,19 @@ def encode_results(
     return out
 
 
+FEATURES_EPOCH: Final = 1
+"""Epoch of the finalized features: they change with a restart only."""
+
+
 def encode_api_versions_response(
-    version: int, error_code: int, apis: Sequence[tuple[int, int, int]]
+    version: int,
+    error_code: int,
+    apis: Sequence[tuple[int, int, int]],
+    features: Mapping[str, int],
 ) -> bytes:
     """Return the body of an ApiVersions response; ``apis``: (key, lowest, highest version).
+
+    ``features``: finalized level of each feature (KIP-584); the levels from 1 on are supported.
 
     The caller encodes the response to an unknown version as version 0 (KIP-511).
     """
@@ -264,5 +273,20 @@ def encode_api_versions_response(
     if version >= 1:
         out += bytes(4)
     if flexible:
-        out.append(0)
+        out += _encode_features(features)
+    return bytes(out)
+
+
+def _encode_features(features: Mapping[str, int]) -> bytes:
+    """Return the tagged fields 0 to 2: supported features, their epoch, finalized features."""
+    supported = bytearray(encode_count(len(features), flexible=True))
+    finalized = bytearray(supported)
+    for name, level in features.items():
+        text = encode_count(len(name), flexible=True) + name.encode()
+        supported += text + struct.pack(">hhB", 1, level, 0)  # lowest, highest
+        finalized += text + struct.pack(">hhB", level, level, 0)  # highest, lowest
+    fields = (bytes(supported), struct.pack(">q", FEATURES_EPOCH), bytes(finalized))
+    out = bytearray([len(fields)])
+    for tag, field in enumerate(fields):
+        out += bytes([tag]) + encode_uvarint(len(field)) + field
     return bytes(out)

@@ -44,6 +44,7 @@ class KafkaAdapter:
             topics=kernel.topics,
             groups=kernel.groups,
             cursors=kernel.cursors,
+            transactions=kernel.transactions,
             authenticator=kernel.authenticator,
             authorizer=kernel.authorizer,
             placement=kernel.placement,

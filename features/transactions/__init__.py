@@ -6,9 +6,14 @@ transaction, ``ending`` decides its outcome. A function takes the present value 
 next one; it changes nothing when it raises an error.
 """
 
-from features.transactions.adding import add, check_written
+from features.transactions.adding import add, check_group, check_producer, check_written
 from features.transactions.ending import Ending, end, fence
-from features.transactions.initialising import InitRequest, initialise, needs_producer_id
+from features.transactions.initialising import (
+    InitRequest,
+    check_init,
+    initialise,
+    needs_producer_id,
+)
 from features.transactions.model import (
     EPOCH_MAX,
     NO_EPOCH,
@@ -32,6 +37,9 @@ __all__ = [
     "State",
     "Transaction",
     "add",
+    "check_group",
+    "check_init",
+    "check_producer",
     "check_written",
     "end",
     "fence",

@@ -79,3 +79,12 @@ def check_written(
     value = check_producer(current, producer_id, epoch)
     if value.state is not State.ONGOING or partition not in value.partitions:
         raise InvalidTransactionState("the partition is not part of an open transaction")
+
+
+def check_group(
+    current: Transaction | None, producer_id: int, epoch: int, group: GroupRef
+) -> None:
+    """Check that a group belongs to the open transaction. Errors: as ``check_written``."""
+    value = check_producer(current, producer_id, epoch)
+    if value.state is not State.ONGOING or group not in value.groups:
+        raise InvalidTransactionState("the group is not part of an open transaction")

@@ -51,11 +51,12 @@ class Ending(NamedTuple):
         return replace(self.value, state=state, partitions=partitions, groups=groups)
 
 
-def end(  # noqa: PLR0917 - as many as the request has
+def end(  # noqa: PLR0913 - by keyword
     current: Transaction | None,
     producer_id: int,
     epoch: int,
-    is_commit: bool,  # noqa: FBT001 - as in the request
+    *,
+    is_commit: bool,
     version: int,
     new_id: int,
     now_unix_ms: int,
@@ -76,7 +77,13 @@ def end(  # noqa: PLR0917 - as many as the request has
     is_open = current.state is State.ONGOING
     is_unsure = changes_epoch and not is_commit and current.state.is_idle
     if is_open or is_unsure:
-        return _decide(current, is_commit, changes_epoch, new_id, now_unix_ms)
+        return _decide(
+            current,
+            new_id,
+            now_unix_ms,
+            is_commit=is_commit,
+            changes_epoch=changes_epoch,
+        )
     if changes_epoch:
         raise _refusal_with_epochs(current.state)
     return _repeat(current, is_commit=is_commit)
@@ -99,10 +106,11 @@ def fence(current: Transaction, now_unix_ms: int) -> Ending:
 
 def _decide(
     current: Transaction,
-    is_commit: bool,  # noqa: FBT001
-    changes_epoch: bool,  # noqa: FBT001
     new_id: int,
     now_unix_ms: int,
+    *,
+    is_commit: bool,
+    changes_epoch: bool,
 ) -> Ending:
     state = State.COMPLETE_COMMIT if is_commit else State.COMPLETE_ABORT
     value = current.emptied(state, now_unix_ms)

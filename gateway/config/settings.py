@@ -305,6 +305,9 @@ class GroupsConfig(FrozenConfig):
         ge=1,
         description="Milliseconds for which an empty group's offsets are kept.",
     )
+    transaction_offsets_max: int = Field(
+        default=10_000, ge=1, description="Offsets that one transaction commits."
+    )
 
     @model_validator(mode="after")
     def _check_range(self) -> Self:
@@ -312,6 +315,32 @@ class GroupsConfig(FrozenConfig):
             msg = "session_timeout_ms_min is above session_timeout_ms_max"
             raise ValueError(msg)
         return self
+
+
+class TransactionsConfig(FrozenConfig):
+    """Transactions of Kafka producers."""
+
+    protocol: Literal[1, 2] = Field(
+        default=2,
+        description="Highest version of the protocol that clients are offered; 2 is KIP-890's, "
+        "where each transaction has an epoch of its own.",
+    )
+    timeout_ms_max: int = Field(
+        default=900_000,
+        ge=1_000,
+        description="Longest transaction timeout that a producer may ask for.",
+    )
+    partitions_max: int = Field(
+        default=10_000, ge=1, description="Partitions and groups of one transaction."
+    )
+    ids_max: int = Field(
+        default=100_000, ge=1, description="Transactional ids; more are refused."
+    )
+    id_expiration_ms: int = Field(
+        default=7 * _DAY_MS,
+        ge=1_000,
+        description="Milliseconds after its last use for which a transactional id is kept.",
+    )
 
 
 class LogConfig(FrozenConfig):
@@ -357,6 +386,7 @@ class Settings(FrozenConfig):
     retention: RetentionConfig = RetentionConfig()
     compaction: CompactionConfig = CompactionConfig()
     groups: GroupsConfig = GroupsConfig()
+    transactions: TransactionsConfig = TransactionsConfig()
     queue: QueueConfig = QueueConfig()
     exchange: ExchangeConfig = ExchangeConfig()
     delay: DelayConfig = DelayConfig()

@@ -1,7 +1,7 @@
 """Committed positions of consumer groups, kept in the internal stream ``__cursors``.
 
-The stream holds two kinds of keys: cursors (here) and the groups themselves
-(``gateway.groups.store``). Integers are big-endian, texts UTF-8.
+The stream holds cursors (here), the groups themselves (``gateway.groups.store``) and positions of
+open transactions (``gateway.groups.pending_offsets``). Integers are big-endian, texts UTF-8.
 
     group         length of the namespace u32, length of the name u32, namespace, name
     cursor key    0x01, group, topic uuid (16 bytes), partition number u32
@@ -11,9 +11,8 @@ The stream holds two kinds of keys: cursors (here) and the groups themselves
 Values stay encoded in memory: a position is written a thousand times for each time it is read.
 """
 
-import struct
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 import structlog
@@ -22,76 +21,42 @@ from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.config.settings import GroupsConfig
 from gateway.errors import CoordinatorLoading, StorageUnavailable
+from gateway.groups.cursor_keys import (
+    CURSOR_KEY,
+    encode_where,
+    group_key,
+    parse_group_key,
+    uuid_of_key,
+)
+from gateway.groups.cursor_values import (
+    NO_EXPIRY,
+    UNKNOWN_EPOCH,
+    Commit,
+    Cursor,
+    Move,
+    decode_cursor,
+    encode_cursor,
+    removal_of,
+)
 from gateway.groups.model import GroupName
+from gateway.groups.pending_offsets import PENDING_KEY, PendingOffsets, pending_key
 from gateway.shard_lifecycle import ShardLifecycle
 from gateway.sharded_stream import ShardedStream
 from gateway.slots import shard_of_group
 from gateway.storage import OnDone
+from gateway.streams import Item, RunSink
 from gateway.topics.manager import Topic, TopicManager
 
+__all__ = ["NO_EXPIRY", "UNKNOWN_EPOCH", "Commit", "Cursor", "CursorManager", "Move"]
+
 CURSORS_TOPIC: Final = "__cursors"
-CURSOR_KEY: Final = b"\x01"
-GROUP_KEY: Final = b"\x02"
-UNKNOWN_EPOCH: Final = -1
-NO_EXPIRY: Final = -1
 REMOVED_PER_PUT_MAX: Final = 1_000
 
-_VERSION: Final = 0
-_VALUE: Final = struct.Struct(">Bqiqq")
-_WHERE: Final = struct.Struct(">16sI")
-_LENGTHS: Final = struct.Struct(">II")
 
 _log = structlog.get_logger()
 
 
-class Commit(NamedTuple):
-    """Position that a group commits; clients older than KIP-211 set its expiry."""
-
-    topic_uuid: UUID
-    number: int
-    offset: int
-    leader_epoch: int = UNKNOWN_EPOCH
-    metadata: str = ""
-    expires_unix_ms: int = NO_EXPIRY
-
-
-class Move(NamedTuple):
-    """New position of a group in a partition; None when the position was removed."""
-
-    topic_uuid: UUID
-    number: int
-    offset: int | None
-
-
 OnMoved = Callable[[GroupName, Sequence[Move]], None]
-
-
-class Cursor(NamedTuple):
-    """Position as it is stored."""
-
-    topic_uuid: UUID
-    number: int
-    offset: int
-    leader_epoch: int
-    metadata: str
-    committed_unix_ms: int
-    expires_unix_ms: int
-
-
-def group_key(group: GroupName) -> bytes:
-    """Return a group as encoded in keys; the rest of a key has a fixed length."""
-    namespace = group.namespace.encode()
-    name = group.name.encode()
-    return _LENGTHS.pack(len(namespace), len(name)) + namespace + name
-
-
-def parse_group_key(key: bytes, start: int) -> tuple[GroupName, int]:
-    """Return the group in a key from index ``start`` on, and the index after it."""
-    namespace_bytes, name_bytes = _LENGTHS.unpack_from(key, start)
-    middle = start + _LENGTHS.size + namespace_bytes
-    end = middle + name_bytes
-    namespace = key[start + _LENGTHS.size : middle].decode()
-    return GroupName(namespace, key[middle:end].decode()), end
 
 
 class CursorManager:
@@ -113,6 +78,7 @@ class CursorManager:
         self.metadata_bytes_max = config.offset_metadata_bytes_max
         self._clock = clock
         self._keys: dict[GroupName, set[bytes]] = {}
+        self.pending = PendingOffsets(config.transaction_offsets_max)
         self.watchers: dict[GroupName, OnMoved] = {}
         """Told what a group has committed or removed, in order, once that is durable."""
         self.commits = 0
@@ -150,11 +116,13 @@ class CursorManager:
     async def load_shards(self, shards: Collection[int]) -> None:
         """See ``ShardState``. Positions in unknown topics are dropped."""
         await self.stream.load_shards(shards)
-        gone = []
-        for key, _ in self.stream.items_of(shards):
+        gone: list[Item] = []
+        for key, value in self.stream.items_of(shards):
+            if key.startswith(PENDING_KEY):
+                self.pending.apply([(key, value)])
             if not key.startswith(CURSOR_KEY):
                 continue
-            if self._is_topic(UUID(bytes=_uuid_of(key))):
+            if self._is_topic(UUID(bytes=uuid_of_key(key))):
                 group, _ = parse_group_key(key, len(CURSOR_KEY))
                 self._keys.setdefault(group, set()).add(key)
             else:
@@ -170,6 +138,7 @@ class CursorManager:
         count = self._shards.shard_count
         for group in [one for one in self._keys if shard_of_group(*one, count) in shards]:
             del self._keys[group]
+        self.pending.close_groups(lambda group: shard_of_group(*group, count) in shards)
         self.stream.close_shards(shards)
 
     def close(self) -> None:
@@ -202,37 +171,111 @@ class CursorManager:
         position is refused by itself. Error: ``CoordinatorLoading``.
         """
         self.check_loaded()
-        prefix = CURSOR_KEY + group_key(group)
-        now_unix_ms = self._clock.unix_ms()
-        items = []
-        for topic_uuid, number, offset, epoch, metadata, expires_unix_ms in commits:
-            value = _VALUE.pack(_VERSION, offset, epoch, now_unix_ms, expires_unix_ms)
-            items.append(
-                (prefix + _WHERE.pack(topic_uuid.bytes, number), value + metadata.encode())
-            )
+        items = self._encode(group, commits)
+        superseded = self.pending.superseded([key for key, _ in items]) if self.pending else []
 
         def done(error: StorageUnavailable | None) -> None:
             if error is not None:
                 self._forget_missing(group)
+                self._follow_pending(superseded)
             else:
-                watcher = self.watchers.get(group)
-                if watcher is not None:
-                    watcher(group, [Move(*commit[:3]) for commit in commits])
+                self._tell(group, [Move(*commit[:3]) for commit in commits])
             on_done(error)
 
-        self.stream.put(items, done)
+        self.stream.put([*items, *superseded], done)
+        self.pending.apply(superseded)
         keys = self._keys.get(group)
         if keys is None:
             keys = self._keys[group] = set()
         keys.update(key for key, _ in items)
         self.commits += len(items)
 
+    def _encode(self, group: GroupName, commits: Sequence[Commit]) -> list[tuple[bytes, bytes]]:
+        """Return the keys and values of positions that are committed now."""
+        prefix = CURSOR_KEY + group_key(group)
+        now_unix_ms = self._clock.unix_ms()
+        items = []
+        for commit in commits:
+            key = prefix + encode_where(commit.topic_uuid, commit.number)
+            items.append((key, encode_cursor(commit, now_unix_ms)))
+        return items
+
+    def _tell(self, group: GroupName, moves: Sequence[Move]) -> None:
+        watcher = self.watchers.get(group)
+        if watcher is not None:
+            watcher(group, moves)
+
+    # --- in transactions
+
+    def commit_pending(
+        self, group: GroupName, producer_id: int, commits: Sequence[Commit], on_done: OnDone
+    ) -> None:
+        """Store positions that a producer's transaction commits, if it does; see ``commit``.
+
+        Errors: ``CoordinatorLoading``; ``Overloaded`` for too many of one transaction.
+        """
+        self.check_loaded()
+        encoded = self._encode(group, commits)
+        self.pending.check_room(producer_id, [key for key, _ in encoded])
+        items: list[Item] = [(pending_key(key, producer_id), value) for key, value in encoded]
+
+        def done(error: StorageUnavailable | None) -> None:
+            if error is not None:
+                self._follow_pending(items)
+            on_done(error)
+
+        self.stream.put(items, done)
+        self.pending.apply(items)
+
+    def end_pending(self, producer_id: int, sink: RunSink, *, is_commit: bool) -> None:
+        """Commit or drop the positions of a producer's transaction, in the append of ``sink``.
+
+        Error: ``NotLeader`` for a group of another node.
+        """
+        ended = self.pending.ended(producer_id, is_commit=is_commit)
+        if not ended.items:
+            return
+        by_group: dict[GroupName, list[bytes]] = {}
+        for key, _ in ended.committed:
+            group, _ = parse_group_key(key, len(CURSOR_KEY))
+            by_group.setdefault(group, []).append(key)
+
+        def done(error: StorageUnavailable | None) -> None:
+            for group, keys in by_group.items():
+                if error is not None:
+                    self._forget_missing(group)
+                elif group in self.watchers:
+                    moved = [Move(*cursor[:3]) for cursor in self.fetch_keys(keys)]
+                    self._tell(group, moved)
+            if error is not None:
+                self._follow_pending(ended.items)
+
+        self.stream.flush()  # what is gathered lies before
+        self.stream.put(ended.items, done, coalescer=sink)
+        self.pending.apply(ended.items)
+        for group, keys in by_group.items():
+            self._keys.setdefault(group, set()).update(keys)
+        self.commits += len(ended.committed)
+
+    def is_unstable(self, group: GroupName, topic_uuid: UUID, number: int) -> bool:
+        """Return whether an open transaction may change a position of the group (KIP-447)."""
+        if not self.pending:
+            return False
+        key = CURSOR_KEY + group_key(group) + encode_where(topic_uuid, number)
+        return self.pending.is_unstable(key)
+
+    def _follow_pending(self, items: Sequence[Item]) -> None:
+        """Make pending positions those of the stream, after items were refused."""
+        self.pending.apply([(key, self.stream.get(key)) for key, _ in items])
+
+    # --- reading
+
     def fetch(self, group: GroupName, topic_uuid: UUID, number: int) -> Cursor | None:
         """Return a position, or None. Error: ``CoordinatorLoading``."""
         self.check_loaded()
-        key = CURSOR_KEY + group_key(group) + _WHERE.pack(topic_uuid.bytes, number)
+        key = CURSOR_KEY + group_key(group) + encode_where(topic_uuid, number)
         value = self.stream.get(key)
-        return None if value is None else _decode(key, value)
+        return None if value is None else decode_cursor(key, value)
 
     def fetch_all(self, group: GroupName) -> list[Cursor]:
         """Return all positions of a group, in order of topic and partition.
@@ -259,7 +302,7 @@ class CursorManager:
         for key in keys:
             value = self.stream.get(key)
             if value is not None:
-                cursors.append(_decode(key, value))
+                cursors.append(decode_cursor(key, value))
         return cursors
 
     def delete(
@@ -268,7 +311,7 @@ class CursorManager:
         """Remove positions of one group; ``on_done`` runs later."""
         self.check_loaded()
         prefix = CURSOR_KEY + group_key(group)
-        keys = [prefix + _WHERE.pack(uuid.bytes, number) for uuid, number in partitions]
+        keys = [prefix + encode_where(uuid, number) for uuid, number in partitions]
         self._remove(group, keys, (), on_done)
 
     def delete_group(
@@ -276,14 +319,15 @@ class CursorManager:
     ) -> None:
         """Remove all positions of a group, and ``other_keys`` of the stream with them."""
         self.check_loaded()
-        self._remove(group, list(self._keys.get(group, ())), other_keys, on_done)
+        keys = {*self._keys.get(group, ()), *self.pending.places_of(group)}
+        self._remove(group, list(keys), other_keys, on_done)
 
     def on_topic_deleted(self, topic: Topic) -> None:
         """Remove the positions in a deleted topic; a hook of the ``TopicManager``."""
         if not self.stream.is_loaded:
             return
         for group, keys in list(self._keys.items()):
-            gone = [key for key in keys if _uuid_of(key) == topic.uuid.bytes]
+            gone = [key for key in keys if uuid_of_key(key) == topic.uuid.bytes]
             for start in range(0, len(gone), REMOVED_PER_PUT_MAX):
                 self._remove(group, gone[start : start + REMOVED_PER_PUT_MAX], (), _log_failure)
 
@@ -295,17 +339,20 @@ class CursorManager:
         on_done: OnDone,
     ) -> None:
         present = self._keys.get(group, set())
+        pending = self.pending.removed(keys) if self.pending else []
 
         def done(error: StorageUnavailable | None) -> None:
             if error is not None:  # They are in the stream again.
+                self._follow_pending(pending)
                 back = [key for key in keys if self.stream.get(key) is not None]
                 if back:
                     self._keys.setdefault(group, set()).update(back)
-            elif group in self.watchers:
-                self.watchers[group](group, [_removed(key) for key in keys])
+            else:
+                self._tell(group, [removal_of(key) for key in keys])
             on_done(error)
 
-        self.stream.put([(key, None) for key in (*keys, *other_keys)], done)
+        self.stream.put([*[(key, None) for key in (*keys, *other_keys)], *pending], done)
+        self.pending.apply(pending)
         present.difference_update(keys)
         if not present:
             self._keys.pop(group, None)
@@ -316,29 +363,6 @@ class CursorManager:
         keys.intersection_update([key for key in keys if self.stream.get(key) is not None])
         if not keys:
             self._keys.pop(group, None)
-
-
-def _uuid_of(key: bytes) -> bytes:
-    return key[-_WHERE.size : -_WHERE.size + 16]
-
-
-def _removed(key: bytes) -> Move:
-    uuid_bytes, number = _WHERE.unpack_from(key, len(key) - _WHERE.size)
-    return Move(UUID(bytes=uuid_bytes), number, None)
-
-
-def _decode(key: bytes, value: bytes) -> Cursor:
-    uuid_bytes, number = _WHERE.unpack_from(key, len(key) - _WHERE.size)
-    _, offset, leader_epoch, committed_unix_ms, expires_unix_ms = _VALUE.unpack_from(value)
-    return Cursor(
-        UUID(bytes=uuid_bytes),
-        number,
-        offset,
-        leader_epoch,
-        value[_VALUE.size :].decode(),
-        committed_unix_ms,
-        expires_unix_ms,
-    )
 
 
 def _log_failure(error: StorageUnavailable | None) -> None:

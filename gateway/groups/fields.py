@@ -49,3 +49,7 @@ class FieldReader:
         """Return a text, or None for null."""
         data = self.data()
         return None if data is None else data.decode()
+
+    def rest(self) -> bytes:
+        """Return what follows the fields that were read."""
+        return self._value[self._at :]

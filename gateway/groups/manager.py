@@ -18,10 +18,12 @@ from gateway.errors import (
     GatewayError,
     GroupNotEmpty,
     GroupNotFound,
+    IllegalGeneration,
     InconsistentProtocol,
     InvalidSessionTimeout,
     MemberIdRequired,
     ShuttingDown,
+    StaleMemberEpoch,
     StorageUnavailable,
     UnknownMember,
     as_value,
@@ -285,6 +287,34 @@ class GroupManager(GroupDirectory):
         if generation >= 0:
             raise GroupNotFound(f"no group {name.name!r}")
         self._check_room(name)
+
+    def check_transactional_commit(
+        self, name: GroupName, member_id: str, instance_id: str | None, generation: int
+    ) -> None:
+        """Check that a producer may commit offsets for a member, as Kafka does (KIP-447).
+
+        Without any of the three the commit is that of no member, and may always be. Errors:
+        ``UnknownMember``, ``FencedInstance``, ``IllegalGeneration``.
+        """
+        group = self.find(name)
+        is_member = generation >= 0 or bool(member_id) or instance_id is not None
+        if group is None:
+            self._cursors.check_loaded()
+            check_name(name)
+            self.owners.check(name)
+            if generation >= 0:
+                raise IllegalGeneration(f"no group {name.name!r}")
+            self._check_room(name)
+        elif not is_member:
+            return
+        elif isinstance(group, ConsumerGroup):
+            try:
+                group.check_epoch(member_id, generation)
+            except StaleMemberEpoch as error:
+                raise IllegalGeneration(str(error)) from None
+        else:
+            member = group.check_member(member_id, instance_id, generation)
+            member.deadline_ms = self._clock.monotonic_ms() + member.session_timeout_ms
 
     # --- administration
 

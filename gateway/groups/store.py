@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from gateway.errors import CorruptBatch, GatewayError, StorageUnavailable
-from gateway.groups.cursors import GROUP_KEY, group_key, parse_group_key
+from gateway.groups.cursor_keys import GROUP_KEY, group_key, parse_group_key
 from gateway.groups.fields import U32, FieldReader, encode_data, encode_text
 from gateway.groups.group import Group
 from gateway.groups.model import GroupName, GroupState, JoinRequest, Member

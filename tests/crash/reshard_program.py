@@ -22,7 +22,8 @@ from gateway.broker import Broker
 from gateway.clock import SystemClock
 from gateway.config.settings import BrokerConfig, GroupsConfig, TopicDefaults
 from gateway.futures import await_done
-from gateway.groups.cursors import Commit, CursorManager, parse_group_key
+from gateway.groups.cursor_keys import parse_group_key
+from gateway.groups.cursors import Commit, CursorManager
 from gateway.groups.model import GroupName
 from gateway.metadata.sql import SqlMetadata
 from gateway.metadata.store import reconcile

@@ -99,6 +99,7 @@ async def running_kernel(
             topics=topics,
             groups=cast("Any", None),
             cursors=cast("Any", None),
+            transactions=cast("Any", None),
             queues=queues,
             publisher=cast("Any", None),
             leaser=cast("Any", None),

@@ -1,8 +1,8 @@
 """Error responses of APIs that are neither served nor advertised.
 
 A client that ignores ApiVersions receives UNSUPPORTED_VERSION instead of a closed connection for
-AddPartitionsToTxn from version 4, AddOffsetsToTxn, EndTxn and UpdateFeatures. The responses of
-all other APIs have no top-level error code, or the APIs are for brokers.
+UpdateFeatures. The responses of all other APIs have no top-level error code, or the APIs are for
+brokers.
 """
 
 from struct import Struct
@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 from adapters.kafka.errors import ErrorCode
 
 _HEAD: Final = Struct(">ih")  # throttle time, error code
-_NO_PRODUCER: Final = Struct(">qh").pack(-1, -1)
 _NO_TAGS: Final = b"\x00"
 _NULL: Final = b"\x00"
 _EMPTY: Final = b"\x01"
@@ -26,9 +25,6 @@ class _Unserved(NamedTuple):
 
 
 _APIS: Final = {
-    24: _Unserved(range(4, 6), 3, {4: _EMPTY}),  # results of transactions
-    25: _Unserved(range(5), 3, {0: b""}),
-    26: _Unserved(range(6), 3, {0: b"", 5: _NO_PRODUCER}),
     57: _Unserved(range(3), 0, {0: _NULL + _EMPTY, 2: _NULL}),  # message, results until v1
 }
 
@@ -36,8 +32,8 @@ _APIS: Final = {
 def is_flexible(api_key: int, version: int) -> bool:
     """Return whether headers of this version end with tagged fields.
 
-    >>> is_flexible(25, 2), is_flexible(25, 3), is_flexible(100, 0)
-    (False, True, False)
+    >>> is_flexible(57, 0), is_flexible(100, 0)
+    (True, False)
     """
     api = _APIS.get(api_key)
     return api is not None and version >= api.flexible_from
@@ -46,8 +42,8 @@ def is_flexible(api_key: int, version: int) -> bool:
 def answer(api_key: int, version: int) -> bytes | None:
     r"""Return the body of an error response, None where the protocol has none.
 
-    >>> answer(25, 0), answer(25, 3), answer(24, 3)
-    (b'\x00\x00\x00\x00\x00#', b'\x00\x00\x00\x00\x00#\x00', None)
+    >>> answer(57, 2), answer(100, 0)
+    (b'\x00\x00\x00\x00\x00#\x00\x00', None)
     """
     api = _APIS.get(api_key)
     if api is None or version not in api.versions:

@@ -2,7 +2,10 @@
 
 v1  throttle_time_ms
 v3  flexible; the client's software name and version, ignored
-v4  features; none, so that version 2 of transactions stays off (KIP-890)
+v4  features with a lowest version of 0; none
+
+Two features are finalized (KIP-584): ``transaction.version``, from whose level 2 on clients use
+the second version of the transaction protocol (KIP-890), and ``group.version`` (KIP-848).
 """
 
 from functools import cache
@@ -21,20 +24,21 @@ def decode(version: int, body: memoryview, elements_max: int = 0) -> None:
     """Return None: the fields of the request are ignored."""
 
 
-def handle(request: None, session: Session, version: int) -> bytes:  # noqa: ARG001 - all alike
+def handle(request: None, session: Session, version: int) -> bytes:  # noqa: ARG001 - ignored
     """Return the served APIs and their versions."""
-    return _encoded(version, ErrorCode.NONE)
+    return _encoded(version, ErrorCode.NONE, session.node.settings.transactions.protocol)
 
 
 def unsupported_version() -> bytes:
     """Return the response to an unknown version: encoded as version 0, so that clients retry."""
-    return _encoded(0, ErrorCode.UNSUPPORTED_VERSION)
+    return _encoded(0, ErrorCode.UNSUPPORTED_VERSION, 0)
 
 
 @cache
-def _encoded(version: int, code: ErrorCode) -> bytes:
+def _encoded(version: int, code: ErrorCode, transaction_version: int) -> bytes:
     apis = [
         (key, ADVERTISED_FROM.get(key, api.versions[0]), api.versions[-1])
         for key, api in sorted(APIS.items())
     ]
-    return encode_api_versions_response(version, code, apis)
+    features = {"transaction.version": transaction_version, "group.version": 1}
+    return encode_api_versions_response(version, code, apis, features)

@@ -6,8 +6,7 @@ v4  several keys at once (KIP-699)
 v5  TRANSACTION_ABORTABLE (KIP-890); never returned
 v6  key_type 2: share groups (KIP-932); refused
 
-Transactions are not served. Clients retry on COORDINATOR_NOT_AVAILABLE but give up on
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, so that is the error; its message gives the reason.
+The coordinator of a group, or of a transactional id, is the node that owns its shard.
 """
 
 from typing import Final
@@ -15,13 +14,15 @@ from typing import Final
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
 
 from adapters.kafka.codecs.metadata_codec import BrokerAddress
-from adapters.kafka.errors import ErrorCode
+from adapters.kafka.errors import ErrorCode, Refused, code_of
 from adapters.kafka.groups.coordinator import check_group, group_name
 from adapters.kafka.metadata.broker_addresses import brokers
 from adapters.kafka.node.large_requests import slices, yield_to_loop
 from adapters.kafka.session import Session
+from adapters.kafka.transactions.coordinator import check_transactional_id, transactional_id
 from gateway.auth.ports import Operation
-from gateway.errors import Unauthorized
+from gateway.errors import GatewayError
+from gateway.placement import Node
 
 API_KEY: Final = 10
 VERSIONS: Final = range(7)
@@ -31,13 +32,11 @@ GROUP: Final = 0
 TRANSACTION: Final = 1
 NOWHERE: Final = BrokerAddress(-1, "", -1, None)
 
-_NO_TRANSACTIONS: Final = "This broker does not serve transactions"
-
 
 def handle(
     request: FindCoordinatorRequest, session: Session, version: int
 ) -> FindCoordinatorResponse:
-    """Return the coordinators of groups: the nodes that own their shards."""
+    """Return the coordinators of groups or transactional ids: the nodes that own their shards."""
     if version < KEYS_FROM:
         broker, code, message = _find(session, request.key_type, request.key)
         return FindCoordinatorResponse(
@@ -85,20 +84,23 @@ def _answer(session: Session, key_type: int, key: str) -> FindCoordinatorRespons
 def _find(
     session: Session, key_type: int, key: str
 ) -> tuple[BrokerAddress, ErrorCode, str | None]:
-    if key_type == TRANSACTION:
-        return NOWHERE, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_TRANSACTIONS
-    if key_type != GROUP:
-        return (
-            NOWHERE,
-            ErrorCode.INVALID_REQUEST,
-            f"Coordinators of type {key_type} are unknown",
-        )
     try:
-        check_group(session, Operation.DESCRIBE, key)
-    except Unauthorized as error:
-        return NOWHERE, ErrorCode.GROUP_AUTHORIZATION_FAILED, str(error)
-    owner = session.node.groups.owners.owner(group_name(session, key))
+        owner = _owner(session, key_type, key)
+    except GatewayError as error:
+        return NOWHERE, code_of(error), str(error)
     for broker in brokers(session):
         if owner is not None and broker.node_id == owner.node_id:
             return broker, ErrorCode.NONE, None
-    return NOWHERE, ErrorCode.COORDINATOR_NOT_AVAILABLE, "No node coordinates the group now"
+    return NOWHERE, ErrorCode.COORDINATOR_NOT_AVAILABLE, "No node coordinates it now"
+
+
+def _owner(session: Session, key_type: int, key: str) -> Node | None:
+    """Return the owner of a key. Errors: ``Unauthorized``, ``Refused``."""
+    if key_type == GROUP:
+        check_group(session, Operation.DESCRIBE, key)
+        return session.node.groups.owners.owner(group_name(session, key))
+    if key_type == TRANSACTION:
+        check_transactional_id(session, Operation.DESCRIBE, key)
+        return session.node.transactions.owners.owner(transactional_id(session, key))
+    msg = f"Coordinators of type {key_type} are unknown"
+    raise Refused(ErrorCode.INVALID_REQUEST, msg)

@@ -3,12 +3,11 @@
 v2  flexible encoding (KIP-482)
 v3  the producer's current id and epoch (KIP-360), for transactional producers only
 v4  PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588)
-v5  TRANSACTION_ABORTABLE (KIP-890)
+v5  TRANSACTION_ABORTABLE (KIP-890); never returned
 
-Ids are taken from blocks that the metadata store allocates, so that no id is assigned twice.
-Transactions are not served. A producer with a transactional id receives
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the only code that all clients treat as final and report at
-once; on others librdkafka retries forever.
+Without a transactional id each request gets a new producer id, from blocks that the metadata store
+allocates. With one, the id stays and the epoch grows; an open transaction of the producer before
+is aborted in the same append, so the response never is CONCURRENT_TRANSACTIONS.
 """
 
 from typing import Final
@@ -16,41 +15,62 @@ from typing import Final
 from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse
 
 from adapters.kafka.access.authorization import check_cluster
-from adapters.kafka.errors import ErrorCode, Refused, code_of
+from adapters.kafka.errors import ErrorCode, Refused
 from adapters.kafka.session import Session
+from adapters.kafka.transactions.coordinator import (
+    check_transactional_id,
+    transaction_code_of,
+    transactional_id,
+)
+from features.transactions import NO_EPOCH, NO_PRODUCER_ID, InitRequest
 from gateway.auth.ports import Operation
-from gateway.errors import GatewayError, Unauthorized
+from gateway.errors import GatewayError
 
 API_KEY: Final = 22
 VERSIONS: Final = range(6)
+PRODUCER_FROM: Final = 3
+FENCED_CODE_FROM: Final = 4
 
-NO_ID: Final = -1
-NO_EPOCH: Final = -1
 FIRST_EPOCH: Final = 0
 
 
 async def handle(
     request: InitProducerIdRequest, session: Session, version: int
 ) -> InitProducerIdResponse:
-    """Assign a new producer id, with epoch 0."""
-    code, producer_id, epoch = ErrorCode.NONE, NO_ID, NO_EPOCH
+    """Assign a producer id and an epoch."""
+    code, producer_id, epoch = ErrorCode.NONE, NO_PRODUCER_ID, NO_EPOCH
     try:
-        _check(request, session)
-        producer_id = await session.node.producer_ids.next()
-        epoch = FIRST_EPOCH
+        producer_id, epoch = await _assign(request, session, version)
     except GatewayError as error:
-        code = code_of(error)
+        code = transaction_code_of(error, has_fenced_code=version >= FENCED_CODE_FROM)
     return InitProducerIdResponse(
         version=version, error_code=code, producer_id=producer_id, producer_epoch=epoch
     )
 
 
-def _check(request: InitProducerIdRequest, session: Session) -> None:
-    if request.transactional_id is not None:
-        msg = "transactions are not served"
-        raise Unauthorized(msg, resource="transactional_id")
-    if (request.producer_id == NO_ID) != (request.producer_epoch == NO_EPOCH):
+async def _assign(
+    request: InitProducerIdRequest, session: Session, version: int
+) -> tuple[int, int]:
+    if version >= PRODUCER_FROM:
+        _check_producer(request)
+    name = request.transactional_id
+    if name is None:
+        # A principal that may write to some topic may do so idempotently (KIP-679), by the rules.
+        check_cluster(session, Operation.IDEMPOTENT_WRITE)
+        return await session.node.producer_ids.next(), FIRST_EPOCH
+    if not name:
+        raise Refused(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    check_transactional_id(session, Operation.WRITE, name)
+    asked = InitRequest(request.transaction_timeout_ms)
+    if version >= PRODUCER_FROM:
+        asked = InitRequest(
+            request.transaction_timeout_ms, request.producer_id, request.producer_epoch
+        )
+    value = await session.node.transactions.init(transactional_id(session, name), asked)
+    return value.producer_id, value.epoch
+
+
+def _check_producer(request: InitProducerIdRequest) -> None:
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
         msg = "a producer id without an epoch, or an epoch without an id"
         raise Refused(ErrorCode.INVALID_REQUEST, msg)
-    # A principal that may write to some topic may do so idempotently (KIP-679), by the rules.
-    check_cluster(session, Operation.IDEMPOTENT_WRITE)

@@ -3,41 +3,80 @@
 v1  a filter by duration (KIP-994)
 v2  a filter by name (KIP-1152)
 
-Transactions are not served, so the list is always empty.
+It lists the transactional ids that this node coordinates, in all states, without those that the
+session may not describe. The pattern of names is one of RE2's, and must match the whole name.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from kafka.protocol.admin import ListTransactionsRequest, ListTransactionsResponse
 
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.session import Session
+from features.transactions import State, Transaction
+from gateway.auth.ports import Operation, ResourceType
+from gateway.errors import InvalidPattern
+from gateway.groups.consumer.patterns import compile_pattern
 
 API_KEY: Final = 66
 VERSIONS: Final = range(3)
-_STATES: Final = frozenset(
-    {
-        "Empty",
-        "Ongoing",
-        "PrepareCommit",
-        "PrepareAbort",
-        "CompleteCommit",
-        "CompleteAbort",
-        "Dead",
-        "PrepareEpochFence",
-    }
-)
+DURATION_FROM: Final = 1
+PATTERN_FROM: Final = 2
+
+_STATES: Final = frozenset(state.kafka_name for state in State)
+_Answer: TypeAlias = ListTransactionsResponse.TransactionState
 
 
 def handle(
-    request: ListTransactionsRequest,
-    session: Session,  # noqa: ARG001 - no authorization: always empty
-    version: int,
+    request: ListTransactionsRequest, session: Session, version: int
 ) -> ListTransactionsResponse:
-    """Return no transactions, and the unknown states of the filter."""
+    """Return the transactional ids that pass all filters, and the unknown states among them."""
+    code, found = ErrorCode.NONE, []
+    try:
+        is_wanted = _filter(request, session, version)
+    except InvalidPattern:
+        code = ErrorCode.INVALID_REGULAR_EXPRESSION
+    else:
+        found = [
+            _Answer(
+                transactional_id=name,
+                producer_id=value.producer_id,
+                transaction_state=value.state.kafka_name,
+            )
+            for (namespace, name), value in session.node.transactions.values.items()
+            if namespace == session.namespace and is_wanted(name, value)
+        ]
     return ListTransactionsResponse(
         version=version,
-        error_code=ErrorCode.NONE,
+        error_code=code,
         unknown_state_filters=[s for s in request.state_filters if s not in _STATES],
-        transaction_states=[],
+        transaction_states=found,
     )
+
+
+def _filter(
+    request: ListTransactionsRequest, session: Session, version: int
+) -> Callable[[str, Transaction], bool]:
+    """Return the predicate of a request. Error: ``InvalidPattern``."""
+    states = set(request.state_filters)
+    producer_ids = set(request.producer_id_filters)
+    duration_ms = request.duration_filter if version >= DURATION_FROM else -1
+    pattern = request.transactional_id_pattern if version >= PATTERN_FROM else None
+    matches = compile_pattern(pattern) if pattern else None
+    now_unix_ms = session.node.clock.unix_ms()
+
+    def is_wanted(name: str, value: Transaction) -> bool:
+        if states and value.state.kafka_name not in states:
+            return False
+        if producer_ids and value.producer_id not in producer_ids:
+            return False
+        if duration_ms >= 0:
+            started_unix_ms = value.started_unix_ms
+            if started_unix_ms < 0 or now_unix_ms - started_unix_ms <= duration_ms:
+                return False
+        if matches is not None and not matches(name):
+            return False
+        return session.allows(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name)
+
+    return is_wanted

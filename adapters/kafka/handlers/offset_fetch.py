@@ -4,7 +4,7 @@ v2   null requests all topics; an error code for the whole group
 v3   throttle_time_ms
 v5   committed_leader_epoch (KIP-320)
 v6   flexible encoding (KIP-482)
-v7   require_stable (KIP-447); without transactions every offset is stable
+v7   require_stable (KIP-447): an offset that an open transaction may change is not returned
 v8   several groups at once (KIP-709)
 v9   member_id and member_epoch (KIP-848); ignored for classic groups
 v10  topic ids (KIP-516)
@@ -33,6 +33,7 @@ from adapters.kafka.session import Session
 from gateway.auth.ports import Operation, ResourceType
 from gateway.errors import GatewayError, PeerError, TopicNotFound, Unauthorized, UnknownTopicId
 from gateway.groups.cursors import UNKNOWN_EPOCH, Cursor
+from gateway.groups.model import GroupName
 from gateway.topics.manager import Topic
 
 API_KEY: Final = 9
@@ -41,6 +42,7 @@ VERSIONS: Final = range(1, 11)
 GROUP_ERROR_FROM: Final = 2
 GROUPS_FROM: Final = 8
 MEMBER_FROM: Final = 9
+STABLE_FROM: Final = 7
 TOPIC_IDS_FROM: Final = 10
 NO_OFFSET: Final = -1
 
@@ -54,6 +56,13 @@ class _Member(NamedTuple):
 
     member_id: str | None = None
     epoch: int = -1
+
+
+class _Wish(NamedTuple):
+    """Form of the response: topics by id, and offsets only if no transaction may change them."""
+
+    by_id: bool
+    stable: bool
 
 
 _NOBODY: Final = _Member()
@@ -70,12 +79,12 @@ def handle(
     if sum(
         count_of(group_name(session, name)) for name, topics, _ in asked if topics is None
     ) > (SLICE_ELEMENTS):
-        return _answer_large(asked, session, version)
-    by_id = version >= TOPIC_IDS_FROM
+        return _answer_large(asked, session, version, _wish(request, version))
+    wish = _wish(request, version)
     return _respond(
         version,
         [
-            (group_id, *_fetch(session, group_id, topics, member, by_id=by_id), topics)
+            (group_id, *_fetch(session, group_id, topics, member, wish), topics)
             for group_id, topics, member in asked
         ],
     )
@@ -86,16 +95,25 @@ async def handle_large(
 ) -> bytearray:
     """Do as ``handle``, in slices. Error: ``PeerError`` for too many offsets in the response."""
     asked = await session.node.large_request_thread.run(_asked, request, version)
-    return await _answer_large(asked, session, version)
+    return await _answer_large(asked, session, version, _wish(request, version))
 
 
-async def _answer_large(asked: _Asked, session: Session, version: int) -> bytearray:
+def _wish(request: Any, version: int) -> _Wish:  # noqa: ANN401 - generated
+    return _Wish(
+        by_id=version >= TOPIC_IDS_FROM,
+        stable=version >= STABLE_FROM and request.require_stable,
+    )
+
+
+async def _answer_large(
+    asked: _Asked, session: Session, version: int, wish: _Wish
+) -> bytearray:
     node = session.node
     answers: list[_Answer] = []
     slice_counter, left = SliceCounter(), node.config.request_elements_max
     for group_id, topics, member in asked:
         code, found = ErrorCode.NONE, []
-        for outcome, some in _fetch_slices(session, group_id, topics, member, version):
+        for outcome, some in _fetch_slices(session, group_id, topics, member, wish):
             code = outcome
             found.append(some)
             count = 1 + sum(1 + len(positions) for _, positions in some)
@@ -119,20 +137,20 @@ def _fetch_slices(
     group_id: str,
     topics: _AskedTopics | None,
     member: _Member,
-    version: int,
+    wish: _Wish,
 ) -> Iterator[tuple[ErrorCode, _Topics]]:
     """Yield the results of ``_fetch`` slice by slice; at least one."""
-    by_id = version >= TOPIC_IDS_FROM
-    code, _ = _fetch(session, group_id, (), member, by_id=by_id)
+    code, _ = _fetch(session, group_id, (), member, wish)
     if code is not ErrorCode.NONE:
         yield code, []
     elif topics is not None:
         for part in topic_slices(topics):
-            yield _fetch(session, group_id, part, member, by_id=by_id)
+            yield _fetch(session, group_id, part, member, wish)
     else:
         cursors = session.node.cursors
-        for keys in slices(cursors.keys_of(group_name(session, group_id))):
-            yield ErrorCode.NONE, _shown(session, cursors.fetch_keys(keys), by_id=by_id)
+        group = group_name(session, group_id)
+        for keys in slices(cursors.keys_of(group)):
+            yield ErrorCode.NONE, _shown(session, group, cursors.fetch_keys(keys), wish)
 
 
 def _merged(found: Sequence[_Topics]) -> _Topics:
@@ -243,8 +261,7 @@ def _fetch(
     group_id: str,
     asked: _AskedTopics | None,
     member: _Member,
-    *,
-    by_id: bool,
+    wish: _Wish,
 ) -> tuple[ErrorCode, _Topics]:
     """Return the group's error code, and the requested offsets; all of them for None."""
     try:
@@ -257,18 +274,16 @@ def _fetch(
     except GatewayError as error:
         return group_code_of(error), []
     if asked is None:
-        return ErrorCode.NONE, _everything(session, group_id, by_id=by_id)
+        cursors = session.node.cursors.fetch_all(name)
+        return ErrorCode.NONE, _shown(session, name, cursors, wish)
     return ErrorCode.NONE, [
-        (ref, _positions(session, group_id, ref, indexes)) for ref, indexes in asked
+        (ref, _positions(session, name, ref, indexes, wish)) for ref, indexes in asked
     ]
 
 
-def _everything(session: Session, group_id: str, *, by_id: bool) -> _Topics:
-    cursors = session.node.cursors.fetch_all(group_name(session, group_id))
-    return _shown(session, cursors, by_id=by_id)
-
-
-def _shown(session: Session, cursors: Sequence[Cursor], *, by_id: bool) -> _Topics:
+def _shown(
+    session: Session, group: GroupName, cursors: Sequence[Cursor], wish: _Wish
+) -> _Topics:
     """Return the offsets by topic, without topics that the session may not describe."""
     node = session.node
     found: dict[TopicRef, list[_Position]] = {}
@@ -278,13 +293,16 @@ def _shown(session: Session, cursors: Sequence[Cursor], *, by_id: bool) -> _Topi
             continue  # It is being deleted.
         name = topic.name.name
         if session.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
-            ref = topic.uuid if by_id else name
-            found.setdefault(ref, []).append(_position(cursor))
+            ref = topic.uuid if wish.by_id else name
+            position = _position(cursor)
+            if wish.stable and node.cursors.is_unstable(group, topic.uuid, cursor.number):
+                position = _none(cursor.number, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            found.setdefault(ref, []).append(position)
     return list(found.items())
 
 
 def _positions(
-    session: Session, group_id: str, ref: TopicRef, indexes: Sequence[int]
+    session: Session, group: GroupName, ref: TopicRef, indexes: Sequence[int], wish: _Wish
 ) -> list[_Position]:
     try:
         topic: Topic | None = topic_for(session, ref, Operation.DESCRIBE)
@@ -292,12 +310,15 @@ def _positions(
         return _nothing([(ref, indexes)], code_of(error))[0][1]
     except TopicNotFound:
         topic = None  # As in Kafka: only the offset is looked up, not the topic.
-    group = group_name(session, group_id)
+    cursors = session.node.cursors
     positions = []
     for index in indexes:
         cursor = None
         if topic is not None and index >= 0:
-            cursor = session.node.cursors.fetch(group, topic.uuid, index)
+            if wish.stable and cursors.is_unstable(group, topic.uuid, index):
+                positions.append(_none(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+                continue
+            cursor = cursors.fetch(group, topic.uuid, index)
         positions.append(_none(index) if cursor is None else _position(cursor))
     return positions
 

@@ -6,6 +6,8 @@ v7   zstd (KIP-110)
 v8   error messages in the response (KIP-467)
 v9   flexible encoding (KIP-482)
 v10  the current leader beside NOT_LEADER_OR_FOLLOWER, with its address (KIP-951)
+v11  TRANSACTION_ABORTABLE (KIP-890)
+v12  a transactional batch adds its partition to the transaction (KIP-890)
 v13  topic ids (KIP-516)
 
 In topics with ``delay.enable`` records with a header ``deliver-at`` in the future are delayed; if
@@ -36,8 +38,11 @@ from adapters.kafka.producing.produce_results import (
     encode_slices,
     produce_results,
 )
+from adapters.kafka.producing.producer_transaction import ProducerTransaction
 from adapters.kafka.session import Session
-from gateway.errors import GatewayError, Unauthorized
+from adapters.kafka.transactions.coordinator import check_transactional_id
+from gateway.auth.ports import Operation
+from gateway.errors import GatewayError, as_value
 from gateway.futures import set_result_if_pending
 from gateway.partition import Partition
 
@@ -70,14 +75,15 @@ def handle(
     """Append the valid batches of the request; respond when they are durable."""
     outcomes: Outcomes = []
     done = partial(reply.guard, _answer, session, outcomes, version, request.acks, reply)
-    append_batches(session, request.topics, _refusal(request), version, outcomes, (), done)
+    transaction = _transaction(request, session, version)
+    append_batches(session, request.topics, transaction, version, outcomes, (), done)
 
 
 async def handle_large(
     request: ProduceRequest, session: Session, version: int, reply: ProduceReply
 ) -> None:
     """Append slices of the request one after the other, each atomically; then respond."""
-    refusal = _refusal(request)
+    transaction = _transaction(request, session, version)
     loop = asyncio.get_running_loop()
     seen: set[Partition] = set()
     parts: list[tuple[Outcomes, asyncio.Future[GatewayError | None]]] = []
@@ -88,7 +94,7 @@ async def handle_large(
         append_batches(
             session,
             topics,
-            refusal,
+            transaction,
             version,
             outcomes,
             seen,
@@ -120,12 +126,20 @@ async def handle_large(
     )
 
 
-def _refusal(request: ProduceRequest) -> GatewayError | None:
+def _transaction(
+    request: ProduceRequest, session: Session, version: int
+) -> ProducerTransaction | GatewayError | None:
+    """Return the transaction of a request, if it has one, or the error that refuses it."""
     if request.acks not in {-1, 0, 1}:
         return InvalidAcks(f"acks is {request.acks}, not -1, 0 or 1")
-    if request.transactional_id is not None:
-        return Unauthorized("transactions are not served", resource="transactional_id")
-    return None
+    name = request.transactional_id
+    if name is None:
+        return None
+    try:
+        check_transactional_id(session, Operation.WRITE, name)
+    except GatewayError as error:
+        return as_value(error)
+    return ProducerTransaction(session, name, version)
 
 
 def _answer(  # noqa: PLR0917 - bound to each request

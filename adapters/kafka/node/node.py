@@ -20,6 +20,7 @@ from gateway.metadata.store import MetadataStore, ProducerIds
 from gateway.placement import Placement
 from gateway.quotas.manager import Quotas
 from gateway.topics.manager import TopicManager
+from gateway.transactions.coordinator import TransactionCoordinator
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Node:
     topics: TopicManager
     groups: GroupManager
     cursors: CursorManager
+    transactions: TransactionCoordinator
     authenticator: Authenticator
     authorizer: Authorizer
     placement: Placement

@@ -6,6 +6,7 @@ from typing import Final
 from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.codec import TopicRef
 from adapters.kafka.codecs.produce_codec import ProducedPartition
+from adapters.kafka.producing.producer_transaction import ProducerTransaction
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import (
@@ -34,7 +35,7 @@ Outcomes = list[tuple[TopicRef, list[tuple[int, Outcome]]]]
 def append_batches(  # noqa: PLR0913, PLR0917 - a part of a request, and what came before it
     session: Session,
     topics: Topics,
-    refusal: GatewayError | None,
+    transaction: ProducerTransaction | GatewayError | None,
     version: int,
     outcomes: Outcomes,
     seen: Collection[Partition],
@@ -42,17 +43,26 @@ def append_batches(  # noqa: PLR0913, PLR0917 - a part of a request, and what ca
 ) -> None:
     """Append the valid batches of some topics atomically.
 
-    ``outcomes`` receives the outcome of each batch. ``seen``: partitions of earlier slices of the
+    ``outcomes`` receives the outcome of each batch. ``transaction``: that of the request, or the
+    error that refuses it. ``seen``: partitions of earlier slices of the
     request. ``done`` is called when all batches are durable, or there is none to append.
     """
     taken: dict[Partition, Taken] = {}
+    refusal = None
+    if isinstance(transaction, GatewayError):
+        refusal, transaction = transaction, None
     for ref, partitions in topics:
         topic = refusal or _topic(session, ref)
         if isinstance(topic, GatewayError):
             outcomes.append((ref, [(number, topic) for number, _ in partitions]))
         else:
             results = [
-                (number, _check_batch(session, topic, number, batch, version, seen, taken))
+                (
+                    number,
+                    _check_batch(
+                        session, topic, number, batch, version, transaction, seen, taken
+                    ),
+                )
                 for number, batch in partitions
             ]
             outcomes.append((ref, results))
@@ -60,6 +70,8 @@ def append_batches(  # noqa: PLR0913, PLR0917 - a part of a request, and what ca
     writes = [outcome for outcome in taken.values() if isinstance(outcome, Write)]
     if writes:
         try:
+            if transaction is not None:
+                transaction.begin(writes)
             broker.append(writes, done)
         except GatewayError as error:
             done(as_value(error))
@@ -91,6 +103,7 @@ def _check_batch(  # noqa: PLR0913, PLR0917 - a partition's part of the request,
     number: int,
     batch: memoryview | None,
     version: int,
+    transaction: ProducerTransaction | None,
     seen: Collection[Partition],
     taken: dict[Partition, Taken],
 ) -> Outcome:
@@ -102,7 +115,13 @@ def _check_batch(  # noqa: PLR0913, PLR0917 - a partition's part of the request,
             return InvalidRequest(f"partition {number} of {topic.name.name} is named twice")
         if batch is None:
             return InvalidRecord("no records")
-        outcome: Taken = broker.prepare(partition, batch)
+        outcome: Taken
+        if transaction is None:
+            outcome = broker.prepare(partition, batch)
+        else:
+            outcome = broker.prepare(partition, batch, transaction_version=transaction.version)
+            if isinstance(outcome, Write) and outcome.header.is_transactional:
+                transaction.check(outcome)
     except GatewayError as error:
         return as_value(error)
     if (

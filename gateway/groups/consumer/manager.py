@@ -47,7 +47,7 @@ from gateway.groups.consumer.store import (
     parse_member_key,
 )
 from gateway.groups.consumer.topic_source import NamespaceTopics
-from gateway.groups.cursors import parse_group_key
+from gateway.groups.cursor_keys import parse_group_key
 from gateway.groups.model import GroupName
 from gateway.groups.store import stored_key
 from gateway.sharded_stream import ShardedStream

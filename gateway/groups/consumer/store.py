@@ -21,7 +21,7 @@ from uuid import UUID
 from gateway.errors import CorruptBatch
 from gateway.groups.consumer.group import ConsumerGroup
 from gateway.groups.consumer.model import ConsumerMember, MemberState, Partitions
-from gateway.groups.cursors import group_key, parse_group_key
+from gateway.groups.cursor_keys import group_key, parse_group_key
 from gateway.groups.fields import U32, FieldReader, encode_text
 from gateway.groups.model import GroupName
 

@@ -5,7 +5,15 @@ from uuid import UUID
 
 import pytest
 
-from features.transactions import EPOCH_MAX, PartitionRef, State, Transaction, end, fence
+from features.transactions import (
+    EPOCH_MAX,
+    Ending,
+    PartitionRef,
+    State,
+    Transaction,
+    end,
+    fence,
+)
 from gateway.errors import (
     ConcurrentTransactions,
     GatewayError,
@@ -33,6 +41,26 @@ def value(state: State, epoch: int = EPOCH) -> Transaction:
         last_epoch=epoch - 1,
         started_unix_ms=1_000 if has_partitions else -1,
         partitions=(PLACE,) if has_partitions else (),
+    )
+
+
+def finish(
+    current: Transaction | None,
+    producer_id: int,
+    epoch: int,
+    *,
+    is_commit: bool,
+    version: int,
+    new_id: int = NEW_ID,
+) -> Ending:
+    return end(
+        current,
+        producer_id,
+        epoch,
+        is_commit=is_commit,
+        version=version,
+        new_id=new_id,
+        now_unix_ms=2_000,
     )
 
 
@@ -75,15 +103,19 @@ CASES = [
 
 @pytest.mark.parametrize(("version", "epoch", "state", "is_commit", "expected"), CASES)
 def test_outcome_depends_on_state_version_and_epoch(
-    version: int, epoch: int, state: State, is_commit: bool, expected: Expected
+    version: int,
+    epoch: int,
+    state: State,
+    is_commit: bool,  # noqa: FBT001 - a parameter
+    expected: Expected,
 ) -> None:
     current = value(state)
 
     if isinstance(expected, type):
         with pytest.raises(expected):
-            end(current, PRODUCER_ID, epoch, is_commit, version, NEW_ID, 2_000)
+            finish(current, PRODUCER_ID, epoch, is_commit=is_commit, version=version)
         return
-    ending = end(current, PRODUCER_ID, epoch, is_commit, version, NEW_ID, 2_000)
+    ending = finish(current, PRODUCER_ID, epoch, is_commit=is_commit, version=version)
 
     assert ending.is_new is (expected == OK)
     assert ending.value.state is (State.COMPLETE_COMMIT if is_commit else State.COMPLETE_ABORT)
@@ -97,20 +129,22 @@ def test_outcome_depends_on_state_version_and_epoch(
 def test_retry_in_version_one_with_another_epoch_is_fenced() -> None:
     for epoch in (EPOCH - 1, EPOCH + 1):
         with pytest.raises(ProducerFenced):
-            end(value(State.COMPLETE_COMMIT), PRODUCER_ID, epoch, True, V1, NEW_ID, 2_000)
+            finish(value(State.COMPLETE_COMMIT), PRODUCER_ID, epoch, is_commit=True, version=V1)
 
 
 def test_unknown_id_and_other_producer_have_no_mapping() -> None:
     for current in (None, value(State.ONGOING)):
         with pytest.raises(UnknownProducerMapping):
-            end(current, PRODUCER_ID + 1, EPOCH, True, V2, NEW_ID, 2_000)
+            finish(current, PRODUCER_ID + 1, EPOCH, is_commit=True, version=V2)
 
 
 def test_last_epoch_ends_with_a_new_producer_id() -> None:
     current = value(State.ONGOING, epoch=EPOCH_MAX - 1)
 
-    ending = end(current, PRODUCER_ID, EPOCH_MAX - 1, True, V2, NEW_ID, 2_000)
-    again = end(ending.value, PRODUCER_ID, EPOCH_MAX - 1, True, V2, 77, 3_000)
+    ending = finish(current, PRODUCER_ID, EPOCH_MAX - 1, is_commit=True, version=V2)
+    again = finish(
+        ending.value, PRODUCER_ID, EPOCH_MAX - 1, is_commit=True, version=V2, new_id=77
+    )
 
     assert (ending.producer_id, ending.marker_epoch) == (PRODUCER_ID, EPOCH_MAX)
     assert (ending.value.producer_id, ending.value.epoch) == (NEW_ID, 0)
@@ -129,7 +163,7 @@ def test_fence_takes_one_epoch(version: int, last_epoch: int) -> None:
 def test_producer_of_version_two_aborts_after_its_timeout_and_goes_on() -> None:
     fenced = fence(replace(value(State.ONGOING), version=V2), 2_000).value
 
-    ending = end(fenced, PRODUCER_ID, EPOCH, False, V2, NEW_ID, 3_000)
+    ending = finish(fenced, PRODUCER_ID, EPOCH, is_commit=False, version=V2)
 
     assert (ending.value, ending.is_new) == (fenced, False)
 
@@ -138,11 +172,11 @@ def test_epoch_of_another_producer_is_no_repeated_request() -> None:
     current = replace(value(State.COMPLETE_COMMIT), last_epoch=-1)
 
     with pytest.raises(ProducerFenced):
-        end(current, PRODUCER_ID, EPOCH - 1, True, V2, NEW_ID, 2_000)
+        finish(current, PRODUCER_ID, EPOCH - 1, is_commit=True, version=V2)
 
 
 def test_prepared_value_has_those_that_are_not_told() -> None:
-    ending = end(value(State.ONGOING), PRODUCER_ID, EPOCH, True, V2, NEW_ID, 2_000)
+    ending = finish(value(State.ONGOING), PRODUCER_ID, EPOCH, is_commit=True, version=V2)
 
     prepared = ending.prepared((PLACE,), ())
 

@@ -68,7 +68,7 @@ class World:
             elif operation == "write":
                 self.write(producer, place)
             else:
-                self.end(producer, operation == "commit")
+                self.end(producer, is_commit=operation == "commit")
 
     def new_id(self) -> int:
         return next(self.new_ids) if needs_producer_id(self.value) else -1
@@ -124,11 +124,21 @@ class World:
         self.value = value
         self.written.append((*pair, place))
 
-    def end(self, producer: Producer, is_commit: bool) -> None:
-        pair = producer.producer_id, producer.epoch
+    def decide(self, producer: Producer, new_id: int, *, is_commit: bool) -> Ending:
+        return end(
+            self.value,
+            producer.producer_id,
+            producer.epoch,
+            is_commit=is_commit,
+            version=producer.version,
+            new_id=new_id,
+            now_unix_ms=self.now,
+        )
+
+    def end(self, producer: Producer, *, is_commit: bool) -> None:
         before = self.value
         try:
-            ending = end(before, *pair, is_commit, producer.version, self.new_id(), self.now)
+            ending = self.decide(producer, self.new_id(), is_commit=is_commit)
         except GatewayError:
             return
         if not ending.is_new:
@@ -137,7 +147,7 @@ class World:
         else:
             assert not producer.is_fenced, "a zombie has ended a transaction"
             self.ended(ending)
-            again = end(self.value, *pair, is_commit, producer.version, -1, self.now)
+            again = self.decide(producer, -1, is_commit=is_commit)
             assert (again.value, again.is_new) == (ending.value, False)
         self.given.add((ending.value.producer_id, ending.value.epoch))
         if producer.version >= 2 and not producer.is_fenced:

@@ -8,7 +8,8 @@ from uuid import uuid4
 import pytest
 
 from gateway.errors import CoordinatorLoading, StorageFull
-from gateway.groups.cursors import Commit, CursorManager, group_key, parse_group_key
+from gateway.groups.cursor_keys import group_key, parse_group_key
+from gateway.groups.cursors import Commit, CursorManager
 from gateway.groups.model import GroupName
 from gateway.sharded_stream import ShardedStream
 from gateway.topics.manager import Topic

@@ -209,7 +209,9 @@ def test_fetch_responses_are_understood(version: int) -> None:
 @pytest.mark.parametrize("version", APIS[18].versions)
 def test_api_versions_responses_are_understood(version: int) -> None:
     m = schema("api_versions", version, "response")
-    data = encode_api_versions_response(version, 35, [(0, 3, 13), (18, 0, 4)])
+    data = encode_api_versions_response(
+        version, 35, [(0, 3, 13), (18, 0, 4)], {"group.version": 1}
+    )
     response = decoded(m.ApiVersionsResponse, data)
     assert response.error_code == 35
     assert [(k.api_key, k.min_version, k.max_version) for k in response.api_keys] == [

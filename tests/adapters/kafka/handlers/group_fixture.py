@@ -14,10 +14,11 @@ from kafka.protocol.consumer import (
 
 from adapters.kafka.handlers import heartbeat, offset_commit
 from adapters.kafka.session import Session
-from gateway.config.settings import GroupsConfig
+from gateway.config.settings import GroupsConfig, TransactionsConfig
 from gateway.groups.cursors import CursorManager
 from gateway.groups.manager import GroupManager
 from gateway.groups.model import GroupName, GroupState
+from gateway.transactions.coordinator import TransactionCoordinator
 from tests.adapters.kafka.codecs import kio_codec
 from tests.adapters.kafka.handlers.handler_fixture import Rig, request_class_of
 from tests.gateway.groups.group_under_test import SESSION_MS, subscription
@@ -38,7 +39,15 @@ class GroupRig:
         node = rig.node
         cursors = await CursorManager.open(node.broker, node.topics, node.clock, CONFIG)
         groups = await GroupManager.open(node.broker, node.topics, cursors, node.clock, CONFIG)
-        rig.node = replace(node, groups=groups, cursors=cursors)
+        transactions = await TransactionCoordinator.open(
+            node.broker,
+            node.topics,
+            cursors,
+            node.clock,
+            TransactionsConfig(),
+            node.producer_ids,
+        )
+        rig.node = replace(node, groups=groups, cursors=cursors, transactions=transactions)
         rig.session = rig.login("admin")
         rig.session.client_id = "app"
         return cls(rig)

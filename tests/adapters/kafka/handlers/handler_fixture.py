@@ -169,6 +169,7 @@ async def running(
         topics=topics,
         groups=cast("Any", None),
         cursors=cast("Any", None),
+        transactions=cast("Any", None),
         authenticator=users,
         authorizer=rules,
         placement=placement,

@@ -137,13 +137,6 @@ async def test_producer_ids_differ(rig: Rig, version: int) -> None:
     assert len({answer.producer_id for answer in answers}) == 3
 
 
-async def test_transactional_producers_are_told_that_they_cannot(rig: Rig) -> None:
-    answer = await rig.ask("init_producer_id", 4, transactional_id="tx")
-
-    assert answer.error_code.value == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert answer.producer_id == -1
-
-
 async def test_an_id_without_an_epoch_is_refused(rig: Rig) -> None:
     answer = await rig.ask(
         "init_producer_id", 3, transactional_id=None, producer_id=5, producer_epoch=-1
@@ -176,22 +169,6 @@ async def test_elections_are_not_needed(rig: Rig, version: int) -> None:
     codes = [p.error_code.value for p in some.replica_election_results[0].partition_result]
     assert codes == [ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert everything.replica_election_results == ()
-
-
-@pytest.mark.parametrize("version", range(3))
-async def test_there_are_no_transactions(rig: Rig, version: int) -> None:
-    listed = await rig.ask(
-        "list_transactions",
-        version,
-        state_filters=["Ongoing", "Nonsense"],
-        producer_id_filters=[],
-    )
-    described = await rig.ask("describe_transactions", 0, transactional_ids=["tx"])
-
-    assert listed.transaction_states == ()
-    assert listed.unknown_state_filters == ("Nonsense",)
-    [state] = described.transaction_states
-    assert state.error_code.value == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 
 async def test_there_are_no_reassignments(rig: Rig) -> None:

@@ -51,12 +51,15 @@ class TestFindCoordinator:
         assert (found.host, found.port) == ADVERTISED
 
     @pytest.mark.parametrize("version", [v for v in find_coordinator.VERSIONS if v >= 1])
-    async def test_transactions_are_not_served(self, rig: GroupRig, version: int) -> None:
+    async def test_transactional_ids_are_here(self, rig: GroupRig, version: int) -> None:
         found = await self.find(rig, version, "tx", TRANSACTION_KEY)
 
+        assert (found.error_code, found.node_id) == (ErrorCode.NONE, NODE_ID)
+
+    async def test_transactional_id_needs_a_right(self, rig: GroupRig) -> None:
+        found = await self.find(rig, 4, "tx", TRANSACTION_KEY, session=await stranger(rig))
+
         assert found.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        assert "transactions" in found.error_message
-        assert (found.node_id, found.host, found.port) == (-1, "", -1)
 
     async def test_other_kinds_are_refused(self, rig: GroupRig) -> None:
         found = await self.find(rig, 6, "g:t:0", SHARE_KEY)

@@ -30,7 +30,8 @@ from gateway.groups.consumer.model import (
     HeartbeatResult,
 )
 from gateway.groups.consumer.store import decode_member, encode_member
-from gateway.groups.cursors import GROUP_KEY, Commit
+from gateway.groups.cursor_keys import GROUP_KEY
+from gateway.groups.cursors import Commit
 from gateway.groups.group import Group
 from gateway.groups.model import GroupState
 from gateway.testing.placement import SettablePlacement

@@ -1,0 +1,110 @@
+"""Transaction that a Produce request is part of: checks of its batches with the coordinator."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from adapters.kafka.errors import ErrorCode, Refused
+from adapters.kafka.session import Session
+from adapters.kafka.transactions.coordinator import (
+    VERSION_WITH_EPOCHS,
+    VERSION_WITHOUT_EPOCHS,
+    transactional_id,
+)
+from features.transactions import PartitionRef
+from gateway.errors import (
+    ConcurrentTransactions,
+    CoordinatorLoading,
+    GatewayError,
+    InvalidTransactionState,
+    NotCoordinator,
+    Overloaded,
+    TransactionAbortable,
+)
+from gateway.partition import Partition
+from gateway.writer import Write
+
+ADDS_PARTITIONS_FROM: Final = 12
+ABORTABLE_FROM: Final = 11
+
+
+class ProducerTransaction:
+    """Transaction of one request. Its batches have one producer id.
+
+    From version 12 on of Produce the first batch for a partition adds it to the transaction
+    (KIP-890); up to version 11 the partition was added by a request of its own.
+    """
+
+    __slots__ = ("_coordinator", "_name", "_producer", "_request_version", "version")
+
+    def __init__(self, session: Session, name: str, request_version: int) -> None:
+        self._coordinator = session.node.transactions
+        self._name = transactional_id(session, name)
+        self._request_version = request_version
+        self._producer: tuple[int, int] | None = None
+        self.version = VERSION_WITHOUT_EPOCHS
+        """Version of the transaction protocol."""
+        if request_version >= ADDS_PARTITIONS_FROM:
+            self.version = VERSION_WITH_EPOCHS
+
+    def check(self, write: Write) -> None:
+        """Check that the coordinator takes a batch; nothing is changed.
+
+        Errors: those of ``TransactionCoordinator.check_written``, as a leader answers them.
+        """
+        header = write.header
+        producer = header.producer_id, header.producer_epoch
+        if self._producer not in {None, producer}:
+            msg = "a request has batches of one producer only"
+            raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, msg)
+        self._producer = producer
+        try:
+            if self.version >= VERSION_WITH_EPOCHS or _is_open(write.partition, producer[0]):
+                self._coordinator.check_producer(self._name, *producer)
+            else:
+                self._coordinator.check_written(self._name, *producer, _ref(write.partition))
+        except GatewayError as error:
+            raise self._as_leader(error) from None
+
+    def begin(self, writes: Sequence[Write]) -> None:
+        """Add the partitions of checked batches that the transaction does not have yet.
+
+        It comes before their append, in the same turn of the loop. Errors: those of
+        ``TransactionCoordinator.add``.
+        """
+        if self._producer is None or self.version < VERSION_WITH_EPOCHS:
+            return
+        producer_id = self._producer[0]
+        refs = [
+            _ref(write.partition)
+            for write in writes
+            if not _is_open(write.partition, producer_id)
+        ]
+        if refs:
+            self._coordinator.add(
+                self._name, *self._producer, partitions=refs, version=self.version
+            )
+
+    def _as_leader(self, error: GatewayError) -> GatewayError:
+        """Return the error that a partition's leader answers for one of the coordinator."""
+        if isinstance(error, InvalidTransactionState):
+            if self._request_version >= ABORTABLE_FROM:
+                return TransactionAbortable(str(error))
+            return error
+        is_soon_over = isinstance(error, (NotCoordinator, CoordinatorLoading, Overloaded))
+        if is_soon_over or (
+            isinstance(error, ConcurrentTransactions)
+            and self._request_version < ADDS_PARTITIONS_FROM
+        ):
+            # Clients repeat this one without a look for another leader.
+            return Refused(ErrorCode.NOT_ENOUGH_REPLICAS, str(error))
+        return error
+
+
+def _is_open(partition: Partition, producer_id: int) -> bool:
+    """Whether the producer has written to a partition in its open transaction."""
+    transactions = partition.transactions
+    return transactions is not None and producer_id in transactions.open
+
+
+def _ref(partition: Partition) -> PartitionRef:
+    return PartitionRef(partition.topic.uuid, partition.number)

@@ -1,0 +1,1 @@
+"""Transactional ids in requests: names, authorization and error codes."""

@@ -1,0 +1,1 @@
+"""Transaction coordinator: transactional ids, their transactions, and how each one ends."""

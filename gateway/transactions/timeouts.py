@@ -1,0 +1,100 @@
+"""Timeouts of open transactions, and expiry of transactional ids that are not used any more."""
+
+import asyncio
+from itertools import islice
+from typing import Final
+
+import structlog
+
+from features.transactions import Transaction, fence
+from gateway.clock import Clock
+from gateway.config.settings import TransactionsConfig
+from gateway.deadlines import Deadlines
+from gateway.errors import GatewayError, StorageUnavailable
+from gateway.transactions.journal import TransactionalId
+from gateway.transactions.values import TransactionValues
+
+RETRY_MS: Final = 1_000
+"""Time after which an abort that was refused, as on a full disk, is tried again."""
+EXPIRE_EVERY_S: Final = 60.0
+EXPIRED_PER_TURN_MAX: Final = 100
+
+_log = structlog.get_logger()
+
+
+class TransactionTimeouts:
+    """Aborts transactions whose time is over, and removes ids that are idle for long."""
+
+    def __init__(
+        self, values: TransactionValues, clock: Clock, config: TransactionsConfig
+    ) -> None:
+        self._values = values
+        self._clock = clock
+        self._config = config
+        self._deadlines: Deadlines[TransactionalId] = Deadlines(clock, self._time_out)
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        values.on_changed.append(self._follow)
+
+    def start(self) -> None:
+        """Start to look for ids that are expired."""
+        self._timer = self._loop.call_later(EXPIRE_EVERY_S, self._expire)
+
+    def close(self) -> None:
+        """Stop the timers."""
+        self._deadlines.close()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _follow(self, name: TransactionalId, value: Transaction | None) -> None:
+        """Set the deadline of a value; one that was set before is put off when it is reached."""
+        if value is None:
+            self._deadlines.forget(name)
+        elif value.deadline_unix_ms is not None:
+            left_ms = max(value.deadline_unix_ms - self._clock.unix_ms(), 0)
+            self._deadlines.arm(name, self._clock.monotonic_ms() + left_ms)
+
+    def _time_out(self, name: TransactionalId) -> None:
+        value = self._values.by_name.get(name)
+        if (
+            value is None
+            or value.deadline_unix_ms is None
+            or not self._values.owners.owns(name)
+        ):
+            return
+        now_unix_ms = self._clock.unix_ms()
+        if value.deadline_unix_ms > now_unix_ms:
+            self._follow(name, value)
+            return
+        ending = fence(value, now_unix_ms)
+        try:
+            self._values.keep(name, ending.value, ending, _ignore)
+        except GatewayError as error:
+            _log.warning("transaction not aborted", id=name.name, error=str(error))
+            self._deadlines.arm(name, self._clock.monotonic_ms() + RETRY_MS)
+            return
+        self._values.ended["timeout"] += 1
+
+    def _expire(self) -> None:
+        """Remove some expired ids, and the others in the next turns of the loop."""
+        before_unix_ms = self._clock.unix_ms() - self._config.id_expiration_ms
+        is_owned = self._values.owners.owns
+        expired = (
+            name
+            for name, value in self._values.by_name.items()
+            if value.state.is_idle and value.updated_unix_ms < before_unix_ms and is_owned(name)
+        )
+        gone = list(islice(expired, EXPIRED_PER_TURN_MAX))
+        delay_s = 0.0 if len(gone) == EXPIRED_PER_TURN_MAX else EXPIRE_EVERY_S
+        try:
+            for name in gone:
+                self._values.keep(name, None, None, _ignore)
+        except GatewayError as error:
+            _log.warning("transactional ids not expired", error=str(error))
+            delay_s = EXPIRE_EVERY_S
+        self._timer = self._loop.call_later(delay_s, self._expire)
+
+
+def _ignore(_error: StorageUnavailable | None) -> None:
+    """Ignore the result: an append that fails stops the node."""
