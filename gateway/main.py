@@ -172,6 +172,10 @@ class _Node:
         await admin.start()
         stack.push_async_callback(admin.stop)
         kernel = await self._start_kernel(storage, stack)
+        if settings.enforces:
+            from gateway.deployment.start import enforce
+
+            await enforce(kernel)
         state.kernel = kernel
         await self._start_adapters(kernel, stack)
         # Only while adapters run: MQTT notes what is to be retained as it comes to its topic.

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.admin.rules import book_of, rule_view
+from gateway.admin.rules import book_of
 from gateway.admin.state import AdminState
 from gateway.auth.ports import (
     ANONYMOUS,
@@ -20,6 +20,7 @@ from gateway.auth.ports import (
     Rule,
     Verdict,
 )
+from gateway.auth.rule_view import rule_view
 from gateway.auth.rules import RuleBook, is_about, selects
 from gateway.errors import InvalidRequest
 

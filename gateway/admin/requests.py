@@ -17,6 +17,7 @@ from gateway.kernel import Kernel
 from gateway.model import DEFAULT_NAMESPACE, TopicName, check_topic_name
 
 BODY_BYTES_MAX: Final = 1_048_576
+DOCUMENT_BYTES_MAX: Final = 33_554_432  # of POST /v1/deployment
 ADMIN: Final = "admin"  # in audit lines: the name, and the protocol, of who has the token
 CALLER: Final = "headgate.caller"
 """Key of a request's scope with the ``Caller`` of a session; missing with the token."""
@@ -72,13 +73,15 @@ def topic_name(request: Request) -> TopicName:
     return TopicName(namespace_of(request), check_topic_name(path_text(request, "topic")))
 
 
-async def read_body(request: Request, model: type[Body]) -> Body:
+async def read_body(
+    request: Request, model: type[Body], *, bytes_max: int = BODY_BYTES_MAX
+) -> Body:
     """Return the JSON body, checked. Errors: ``InvalidRequest``."""
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
-        if len(data) > BODY_BYTES_MAX:
-            msg = f"the body is larger than {BODY_BYTES_MAX} bytes"
+        if len(data) > bytes_max:
+            msg = f"the body is larger than {bytes_max} bytes"
             raise InvalidRequest(msg)
     try:
         return model.model_validate_json(bytes(data) or b"{}")

@@ -6,6 +6,7 @@ from gateway.admin import (
     adapter_views,
     backup,
     config_view,
+    deployment,
     dlq,
     exchanges,
     explain,
@@ -47,5 +48,6 @@ def rest_routes(state: AdminState) -> list[Route]:
         *rules.routes(state),
         *quotas.routes(state),
         *config_view.routes(state),
+        *deployment.routes(state),
         *adapter_views.routes(state),
     ]

@@ -6,8 +6,6 @@ a pattern, the type of resource has one: ``literal``, or ``any`` without a name,
 Resources, patterns and operations are checked against those of the node's adapters.
 """
 
-from typing import Literal
-
 from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -16,29 +14,15 @@ from starlette.routing import Route
 from gateway.admin.requests import NotFound, changes, read_body
 from gateway.admin.state import AdminState
 from gateway.auth.audit import rule_text
-from gateway.auth.ports import EVERYBODY, Rule
+from gateway.auth.ports import Rule
+from gateway.auth.rule_view import RuleText, rule_view
 from gateway.auth.rule_words import to_rule
 from gateway.auth.rules import RuleBook
-from gateway.config.base import FrozenConfig
 from gateway.errors import InvalidRequest, PolicyViolation
 
 
 class RuleNotFound(NotFound):
     """Unknown rule."""
-
-
-class RuleText(FrozenConfig):
-    """Rule with the keys of ``[[auth.rules]]``."""
-
-    effect: Literal["allow", "deny"]
-    operation: str
-    resource: str
-    pattern: str = ""
-    name: str = ""
-    principal: str = EVERYBODY
-    client: str = EVERYBODY
-    protocol: str = EVERYBODY
-    host: str = EVERYBODY
 
 
 def routes(state: AdminState) -> list[Route]:
@@ -95,23 +79,6 @@ def _of_adapter_off(book: RuleBook, words: RuleText) -> Rule | None:
         ):
             return rule
     return None
-
-
-def rule_view(rule: Rule, source: str) -> dict[str, str]:
-    """Return a rule in the words of the config; ``source`` says where it is kept."""
-    own = {operation: word for word, operation in rule.resource_type.words.items()}
-    return {
-        "effect": "allow" if rule.allow else "deny",
-        "operation": own.get(rule.operation, rule.operation.value),
-        "resource": rule.resource_type.name,
-        "pattern": rule.pattern_kind.name,
-        "name": rule.pattern,
-        "principal": rule.principal,
-        "client": rule.client,
-        "protocol": rule.protocol,
-        "host": rule.host,
-        "source": source,
-    }
 
 
 def book_of(state: AdminState) -> RuleBook:

@@ -170,6 +170,18 @@ class StoredUsers:
             raise InvalidRequest(msg)
         await self._changes.make(self._put(name, list(credentials), administers=None))
 
+    async def restore_user(
+        self, name: str, credentials: Sequence[ScramCredential], *, administers: bool
+    ) -> None:
+        """Add a user with derived credentials, or replace them, and say whether it administers.
+
+        Login is required from the first user on, as with ``add_user``. Errors as there.
+        """
+        if not credentials:
+            raise InvalidRequest("a user has at least one credential")
+        added = self._add(check_name(name), list(credentials), administers=administers)
+        await self._changes.make(added)
+
     async def remove_user(self, name: str) -> bool:
         """Remove a user and return whether it existed; its connections are closed."""
         return await self._changes.make(self._remove(name))

@@ -13,7 +13,8 @@ from gateway.config.base import InvalidSettings
 from gateway.config.defaults import default_tables
 from gateway.config.listeners import check_certificates
 from gateway.config.settings import Settings
-from gateway.config.text import as_tables, toml_lines
+from gateway.config.text import as_tables
+from gateway.config.toml_text import toml_lines
 from gateway.contributions import Contributions
 from gateway.errors import InvalidConfig
 from gateway.exchanges.declared import check_declared

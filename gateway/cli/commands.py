@@ -55,6 +55,21 @@ COMMANDS: Final[Mapping[str, LateCommand]] = {
         "pipeline_app",
         "Jobs on Spark over the log: topics as lake tables, checks, reports.",
     ),
+    "export": LateCommand(
+        "gateway.cli.deployment",
+        "export",
+        "Write topics, queues, exchanges, users and rules as a file, without messages.",
+    ),
+    "import": LateCommand(
+        "gateway.cli.deployment",
+        "import_document",
+        "Make what a file has and the node has not; what is there stays as it is.",
+    ),
+    "apply": LateCommand(
+        "gateway.cli.deployment",
+        "apply",
+        "Make the node as a file says; only what its table [delete] names is deleted.",
+    ),
     "backup": LateCommand(
         "gateway.cli.backup",
         "backup",

@@ -18,7 +18,7 @@ from gateway.config.exchanges import DeclaredBinding, DeclaredExchange
 from gateway.config.queues import DeclaredQueue
 from gateway.config.quotas import DeclaredQuota
 from gateway.config.settings import Settings, TopicConfig
-from gateway.config.text import format_value
+from gateway.config.toml_text import format_value
 from gateway.config.users import DeclaredUser
 
 BEGIN: Final = "<!-- made by `headgate check-config --reference`; do not edit below -->"

@@ -1,6 +1,6 @@
 """``headgate status``: a node on one screen."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gateway.cli import options
@@ -13,8 +13,9 @@ from gateway.cli.output import format_size, format_span, print_json, print_rows,
 def status(client: AdminClient, *, as_json: options.AsJson = False) -> None:
     """Show a node on one screen: addresses, counts, backlog, disk and warnings."""
     node, seen = client.get("node"), client.get("overview")
+    drift = client.get("deployment", "drift")["changes"]
     if as_json:
-        print_json({"node": node, **seen})
+        print_json({"node": node, **seen, "drift": drift})
         return
     for line in _head(node):
         say(line)
@@ -26,6 +27,8 @@ def status(client: AdminClient, *, as_json: options.AsJson = False) -> None:
     _print_backlog(seen)
     for warning in seen["warnings"]:
         say(f"warning: {warning['text']}")
+    for line in _drift_lines(drift):
+        say(line)
 
 
 def _head(node: Mapping[str, Any]) -> Iterator[str]:
@@ -39,6 +42,15 @@ def _head(node: Mapping[str, Any]) -> Iterator[str]:
     memory = node["resident_bytes"]
     used = "" if memory is None else f", memory {format_size(memory)}"
     yield f"disk {free}{used}, login {login}"
+
+
+def _drift_lines(drift: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield where the node differs from its config file: what applying the file would do."""
+    for one in drift:
+        why = f" ({', '.join(one['details'])})" if one["details"] else ""
+        yield f"drift: {one['action']} {one['kind']} {one['name']}{why}"
+    if drift:
+        yield 'the config file says otherwise: headgate apply FILE, or declared = "enforce"'
 
 
 def _print_backlog(seen: Mapping[str, Any]) -> None:

@@ -5,7 +5,8 @@ from typing import Any
 from gateway.config.base import FrozenConfig
 from gateway.config.loader import load_settings
 from gateway.config.settings import Settings, StorageConfig
-from gateway.config.text import as_tables, format_key, format_value
+from gateway.config.text import as_tables
+from gateway.config.toml_text import format_key, format_value
 
 
 def default_tables(settings: Settings) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Topic names in the config, checked as for new topics."""
+"""Words that several sections share: topic names, checked as for new topics, and modes."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
@@ -21,5 +21,7 @@ def _check_unless_empty(name: str) -> str:
 
 
 TopicNameText = Annotated[str, AfterValidator(_check)]
+DeclaredMode = Literal["create", "enforce"]
+"""What a start does about a declared topic or queue that is there and differs."""
 TopicNameOrNone = Annotated[str, AfterValidator(_check_unless_empty)]
 """A topic's name, or an empty text for no topic."""

@@ -5,7 +5,7 @@ from typing import Final, Literal
 from pydantic import Field
 
 from gateway.config.base import FrozenConfig
-from gateway.config.names import TopicNameOrNone, TopicNameText
+from gateway.config.names import DeclaredMode, TopicNameOrNone, TopicNameText
 
 _MIB: Final = 1024 * 1024
 
@@ -75,12 +75,17 @@ class DelayConfig(FrozenConfig):
 class DeclaredQueue(FrozenConfig):
     """One queue of `[[queues]]`; it is made at the start, with its topic, when it is not there.
 
-    What a queue that is there has been given since stays as it is. The settings have the names,
+    What a queue that is there has been given since stays as it is, unless `declared` is `enforce`:
+    then it gets the settings that are set here. The settings have the names,
     the defaults and the bounds of ``gateway.queues.model.QueueSettings``; what is not set here
     is that default.
     """
 
     name: TopicNameText = Field(description="Name of the queue and of its topic.")
+    declared: DeclaredMode | None = Field(
+        default=None,
+        description="`create` or `enforce` for this one; `node.declared` if unset.",
+    )
     partitions: int = Field(
         default=1, ge=1, le=100_000, description="Partitions of its topic when it is created."
     )

@@ -27,7 +27,7 @@ from gateway.config.base import (
     FrozenConfig,
 )
 from gateway.config.exchanges import DeclaredBinding, DeclaredExchange, ExchangeConfig
-from gateway.config.names import TopicNameText
+from gateway.config.names import DeclaredMode, TopicNameText
 from gateway.config.queues import DeclaredQueue, DelayConfig, QueueConfig
 from gateway.config.quotas import DeclaredQuota
 from gateway.config.secret_files import read_secret
@@ -77,6 +77,11 @@ class NodeConfig(FrozenConfig):
         ge=0,
         description="Size of a file that reserves room for a start on a full disk: then it is "
         "removed and the node serves reads while retention and deletes make room. 0: none.",
+    )
+    declared: DeclaredMode = Field(
+        default="create",
+        description="Effect of `[[topics]]`, `[[queues]]` and `[[exchanges]]` at a start: `create` "
+        "makes what is missing; `enforce` also changes what differs. Neither deletes anything.",
     )
     drain_s_max: int = Field(
         default=10, ge=0, le=3_600, description="Seconds after SIGTERM for requests in flight."
@@ -365,6 +370,10 @@ class TopicConfig(FrozenConfig):
     """One topic of `[[topics]]`; it is made at the start when it is not there."""
 
     name: TopicNameText = Field(description="The topic's name.")
+    declared: DeclaredMode | None = Field(
+        default=None,
+        description="`create` or `enforce` for this one; `node.declared` if unset.",
+    )
     partitions: int | None = Field(
         default=None, ge=1, le=100_000, description="Its partitions; `topic_defaults` if unset."
     )
@@ -399,3 +408,9 @@ class Settings(FrozenConfig):
     bindings: tuple[DeclaredBinding, ...] = ()
     users: tuple[DeclaredUser, ...] = ()
     quotas: tuple[DeclaredQuota, ...] = ()
+
+    @property
+    def enforces(self) -> bool:
+        """Whether a start changes topics or queues that are there and differ."""
+        modes = {one.declared for one in self.topics} | {one.declared for one in self.queues}
+        return "enforce" in modes or (None in modes and self.node.declared == "enforce")

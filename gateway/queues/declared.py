@@ -24,7 +24,7 @@ async def make_queues(
         name = TopicName(DEFAULT_NAMESPACE, declared.name)
         if queues.find(name) is not None:
             continue
-        values = declared.model_dump(exclude={"name", "partitions"})
+        values = declared.model_dump(exclude={"name", "partitions", "declared"})
         settings = QueueSettings.model_validate(values)
         try:
             await make_queue(queues, topics, name, settings, partitions=declared.partitions)

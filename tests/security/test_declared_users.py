@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
-from gateway.config.text import format_value
+from gateway.config.toml_text import format_value
 from gateway.testing.process import ProgramFailed
 from tests.interop.mqtt.programs.secure_paho import SecurePaho
 from tests.interop.mqtt.secured import add_user

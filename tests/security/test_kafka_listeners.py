@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from gateway.config.advice import check_exposure, warnings
 from gateway.config.base import InvalidSettings
 from gateway.config.loader import load_settings
-from gateway.config.text import format_value
+from gateway.config.toml_text import format_value
 from gateway.testing.ports import free_port
 from tests.interop.mqtt.secured import add_user
 from tests.security.log_lines import wait_logged

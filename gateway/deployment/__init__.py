@@ -1,0 +1,1 @@
+"""Topics, queues, exchanges, users and rules of a node as one document: read, compared, applied."""
