@@ -27,8 +27,8 @@ def plain(value: object) -> object:
     return value.value if isinstance(value, Enum) else value
 
 
-def test_a_declared_queue_has_every_setting_and_a_name_and_partitions() -> None:
-    assert sorted(DeclaredQueue.model_fields) == sorted([*SETTINGS, "name", "partitions"])
+def test_a_declared_queue_has_every_setting_and_what_makes_it() -> None:
+    assert sorted(DeclaredQueue.model_fields) == sorted([*SETTINGS, "declared", "name", "partitions"])
 
 
 @pytest.mark.parametrize("name", SETTINGS)
