@@ -28,7 +28,9 @@ def plain(value: object) -> object:
 
 
 def test_a_declared_queue_has_every_setting_and_what_makes_it() -> None:
-    assert sorted(DeclaredQueue.model_fields) == sorted([*SETTINGS, "declared", "name", "partitions"])
+    assert sorted(DeclaredQueue.model_fields) == sorted(
+        [*SETTINGS, "declared", "name", "partitions"]
+    )
 
 
 @pytest.mark.parametrize("name", SETTINGS)
