@@ -24,7 +24,7 @@ from features.dedup import ProducerSequences
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.config.settings import BrokerConfig
-from gateway.errors import GatewayError, MessageTooLarge, TopicNotFound, as_value
+from gateway.errors import GatewayError, MessageTooLarge, NotLeader, TopicNotFound, as_value
 from gateway.model import unpack_batch_header
 from gateway.partition import Partition
 from gateway.placement import shard_of
@@ -235,17 +235,19 @@ class ProducerStates:
                 self._release(next_sequence)
             return
         changed, writer.producers_changed = writer.producers_changed, set()
+        changed = {one for one in changed if one.moved_to is None}  # the rest was handed over
+        gone, self._gone = self._gone, set()
         self._unanswered += 1
         sequence = next_sequence.to_bytes(_SEQUENCE_BYTES, "big")
-        items: list[Item] = [(key, None) for key in self._gone]
+        items: list[Item] = [(key, None) for key in gone]
         for partition in changed:
             items += _items_of(partition)
-        self._gone.clear()
 
         def on_done(error: GatewayError | None) -> None:
             self._unanswered -= 1
             if error is not None:
                 # The next snapshot holds them too.
+                self._gone |= gone
                 kept = {one for one in changed if one.moved_to is None}
                 writer.producers_changed |= kept
                 for partition in kept:
@@ -261,6 +263,10 @@ class ProducerStates:
             self._stream.put([*items, *last], on_done)
         except MessageTooLarge:  # together; one by one they fit
             _Parts(self._stream, last, on_done).put(items)
+        except NotLeader as error:  # a shard is being closed, or opened: soon again
+            on_done(as_value(error))
+            self._snapshot_at_ms = self._clock.monotonic_ms()
+            self._bytes_at_snapshot = -1
 
     def _expire(self) -> None:
         self._expire_at_ms = self._clock.monotonic_ms() + EXPIRE_EVERY_MS
@@ -318,5 +324,8 @@ class _Parts:
             return
         if self._error is not None:
             self._on_done(self._error)
-        else:
+            return
+        try:
             self._stream.put(self._last, self._on_done)
+        except NotLeader as moved:  # shard 0 has left
+            self._on_done(as_value(moved))
