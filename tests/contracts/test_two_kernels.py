@@ -1,10 +1,12 @@
 """Shards move between two kernels over one storage, under load of all protocols.
 
-Nothing that was acknowledged is lost, doubled or out of order, by the rules of
-``tests.support.history``.
+Dead letters go to a queue that one node or the other has: by one append while both queues are in
+shards of one node, else by a transfer, amid which either shard may move. Nothing that was
+acknowledged is lost, doubled or out of order, by the rules of ``tests.support.history``.
 """
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from tests.support.history import Outcome
 from tests.support.history_kafka import check_partitions
 from tests.support.history_mqtt import check_topics
 from tests.support.history_sqs import check_queues
-from tests.support.moving_load import DECLARED, MovingLoad
+from tests.support.moving_load import DEAD, DECLARED, REJECTED, MovingLoad
 from tests.support.two_nodes import SHARDS, TwoNodes
 from tests.support.waiting import wait_until
 
@@ -47,6 +49,9 @@ def test_nothing_is_lost_doubled_or_out_of_order(nodes: TwoNodes, moves: int) ->
     check_partitions(load.kafka).raise_problems()
     check_topics(load.mqtt, {"subscribers": ["subscriber-0", "subscriber-1"]}).raise_problems()
     check_queues(load.sqs).raise_problems()
+    check_queues(load.dead, dead_letters={REJECTED: DEAD}).raise_problems()
+    assert Counter(one.value for one in load.dead.deliveries) == Counter(list(load.dead.sends))
+    assert sum(one.queues._context.transfers.applied for one in nodes.kernels) > 0
     for history in (load.kafka, load.mqtt, load.sqs):
         assert len(history.sends) > moves
     assert nodes.faults == [], nodes.faults[0]

@@ -20,6 +20,8 @@ PARTITIONS: Final = 8
 MQTT_TOPICS: Final = 16
 FIFO_GROUPS: Final = 6
 QUEUES: Final = ("work", "work.fifo")
+REJECTED: Final = "rejected"
+DEAD: Final = "dead"
 DECLARED: Final = f"""
 [[topics]]
 name = "orders"
@@ -32,6 +34,10 @@ name = "work"
 [[queues]]
 name = "work.fifo"
 order = "key"
+[[queues]]
+name = "{REJECTED}"
+attempts_max = 1
+dead_letter_topic = "{DEAD}"
 """
 _MOVED: Final = 0x83
 _ENDS_S_MAX: Final = 120.0
@@ -45,6 +51,8 @@ class MovingLoad:
 
     def __init__(self, nodes: TwoNodes) -> None:
         self.kafka, self.mqtt, self.sqs = History(), History(), History()
+        self.dead = History()
+        """Messages of a queue that rejects all of them, and their dead letters."""
         self._nodes = nodes
         self._is_stopping = threading.Event()
         self._are_sent = threading.Event()
@@ -53,12 +61,15 @@ class MovingLoad:
         senders = [
             self._run_kafka,
             self._publish,
-            *(lambda queue=queue: self._send(queue) for queue in QUEUES),
+            *(lambda queue=queue: self._send(self.sqs, queue) for queue in QUEUES),
+            lambda: self._send(self.dead, REJECTED),
         ]
         self._subscribers = [self._subscriber(index) for index in (0, 1)]
         readers = [
             *(lambda one=one: self._take_published(*one) for one in self._subscribers),
-            *(lambda queue=queue: self._receive(queue) for queue in QUEUES),
+            *(lambda queue=queue: self._receive(self.sqs, queue) for queue in QUEUES),
+            self._reject,
+            lambda: self._receive(self.dead, DEAD),
         ]
         self._senders = [self._thread(work) for work in senders]
         self._readers = [self._thread(work) for work in readers]
@@ -95,11 +106,12 @@ class MovingLoad:
         self.check()
 
     def _has_taken_all(self, history: History, where: str = "") -> bool:
-        came = {one.value for one in list(history.deliveries) if one.where.startswith(where)}
+        """Whether all came; with ``where``, all of it there, which for dead letters is all."""
+        came = {one.value for one in list(history.deliveries) if where in {"", one.where}}
         return all(
             send.value in came
             for send in list(history.sends.values())
-            if send.outcome is Outcome.OK and send.where.startswith(where)
+            if send.outcome is Outcome.OK and where in {"", send.where, DEAD}
         )
 
     # --- Kafka
@@ -201,7 +213,7 @@ class MovingLoad:
 
     # --- SQS
 
-    def _send(self, queue: str) -> None:
+    def _send(self, history: History, queue: str) -> None:
         clients = self._sqs_clients()
         for at in itertools.count():
             if self._is_stopping.is_set():
@@ -213,38 +225,49 @@ class MovingLoad:
                 params = {"MessageGroupId": group, "MessageDeduplicationId": value}
             elif at % _DELAYED_EVERY == 0:
                 params = {"DelaySeconds": 1}
-            send = self.sqs.send(f"sender-{queue}", queue, value, group=group)
+            send = history.send(f"sender-{queue}", queue, value, group=group)
             self._call(clients, "SendMessage", QueueUrl=queue, MessageBody=value, **params)
-            self.sqs.end(send, Outcome.OK)
+            history.end(send, Outcome.OK)
 
-    def _receive(self, queue: str) -> None:
+    def _messages(self, clients: "itertools.cycle[JsonClient]", queue: str) -> Any:
+        params = {"MaxNumberOfMessages": 10, "WaitTimeSeconds": 1}
+        found = self._call(clients, "ReceiveMessage", QueueUrl=queue, **params)
+        return found.get("Messages", ())
+
+    def _reject(self) -> None:
+        """Give back what comes, so that it becomes a dead letter."""
         clients = self._sqs_clients()
-        while not (self._are_sent.is_set() and self._has_taken_all(self.sqs, queue)):
-            asked = self.sqs.now()
-            found = self._call(
-                clients,
-                "ReceiveMessage",
-                QueueUrl=queue,
-                MaxNumberOfMessages=10,
-                WaitTimeSeconds=1,
-            )
-            for message in found.get("Messages", ()):
+        while not (self._are_sent.is_set() and self._has_taken_all(self.dead, DEAD)):
+            for message in self._messages(clients, REJECTED):
+                self._call(
+                    clients,
+                    "ChangeMessageVisibility",
+                    QueueUrl=REJECTED,
+                    ReceiptHandle=message["ReceiptHandle"],
+                    VisibilityTimeout=0,
+                )
+
+    def _receive(self, history: History, queue: str) -> None:
+        clients = self._sqs_clients()
+        while not (self._are_sent.is_set() and self._has_taken_all(history, queue)):
+            asked = history.now()
+            for message in self._messages(clients, queue):
                 value = message["Body"]
-                self.sqs.take(
+                history.take(
                     f"receiver-{queue}",
                     queue,
                     value,
                     identity=message["MessageId"],
                     asked=asked,
                 )
-                delete: Operation = self.sqs.delete(f"receiver-{queue}", queue, value)
+                delete: Operation = history.delete(f"receiver-{queue}", queue, value)
                 self._call(
                     clients,
                     "DeleteMessage",
                     QueueUrl=queue,
                     ReceiptHandle=message["ReceiptHandle"],
                 )
-                self.sqs.end(delete, Outcome.OK)
+                history.end(delete, Outcome.OK)
 
     def _sqs_clients(self) -> "itertools.cycle[JsonClient]":
         port = self._nodes.ports["sqs"]

@@ -1,8 +1,8 @@
 """Two whole nodes in a thread of the test's process, over one storage in memory.
 
 Each has its own kernel, adapters and ports; node 1 is on 127.0.0.1 and node 2 on 127.0.0.2, with
-the same ports. They share the stored batches and the metadata, as the nodes of a cluster do. The
-test moves shards between them.
+the same ports. They share the stored batches and the metadata, as the nodes of a cluster do, and
+call each other. The test moves shards between them.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from gateway.clock import SystemClock
 from gateway.config.loader import load_settings
 from gateway.kernel import Kernel
 from gateway.placement import Node
+from gateway.shards.in_process import InProcessLink
 from gateway.testing.placement import SettablePlacement
 from gateway.testing.ports import free_port
 from storage_adapters.memory import MemoryStorage
@@ -118,6 +119,10 @@ class TwoNodes:
             async with AsyncExitStack() as stack:
                 first = await self._start(stack, storage, 0)
                 second = await self._start(stack, storage, 1)
+                link = InProcessLink()
+                for node, kernel in zip(_NODES, (first, second), strict=True):
+                    link.join(node.node_id, kernel.broker.shard_calls)
+                    kernel.broker.shard_calls.link = link
                 self._started.set_result((first, second))
                 await self._stop.wait()
         except BaseException as error:
