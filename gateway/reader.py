@@ -62,6 +62,15 @@ class Reader:
         batches = await self.read_stored_disk(partition, offset, end, bytes_max=bytes_max)
         return without_aborted(partition.transactions, batches)
 
+    async def read_uncommitted(
+        self, partition: Partition, offset: int, end: int, *, bytes_max: int
+    ) -> Sequence[Buffer]:
+        """Return what ``read`` does, but up to ``end``: with batches of open transactions."""
+        batches = self.read_stored(partition, offset, end, bytes_max=bytes_max)
+        if batches is None:
+            batches = await self.read_stored_disk(partition, offset, end, bytes_max=bytes_max)
+        return without_aborted(partition.transactions, batches)
+
     def read_stored(
         self, partition: Partition, offset: int, end: int, *, bytes_max: int
     ) -> Sequence[Buffer] | None:

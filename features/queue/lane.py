@@ -136,6 +136,13 @@ class Lane:
             wake = wake or unread_range.due_unix_ms == NO_TIME
         return Effects(wake=wake)
 
+    def pass_to(self, end_offset: int) -> None:
+        """Note that no message is left below an offset but those that were fed.
+
+        For batches without messages at the end of a partition: the next run may be far away.
+        """
+        self._unread.pass_to(end_offset)
+
     def take(
         self,
         count: int,

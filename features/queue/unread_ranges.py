@@ -169,6 +169,11 @@ class UnreadRanges:
         self.fed_end = max(self.fed_end, offset)
         return ended
 
+    def pass_to(self, offset: int) -> None:
+        """Note that there is no message from ``fed_end`` to an offset."""
+        self.fed_end = max(self.fed_end, offset)
+        self.early.drop_before(self.fed_end)
+
     def appear(self, unread_range: UnreadRange) -> None:
         """Make a delayed range visible."""
         self.delayed_count -= unread_range.last - unread_range.first + 1

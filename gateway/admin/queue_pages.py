@@ -45,9 +45,7 @@ async def message_page(kernel: Kernel, queue: Queue, request: Request) -> dict[s
         raise InvalidRequest(f"limit: 1 to {MESSAGES_MAX}")
     number, offset = whole_number(asked, "partition", 0), whole_number(asked, "offset", 0)
     starts = {
-        lane.number: lane.partition.high_watermark
-        for lane in queue.lanes
-        if lane.number < number
+        lane.number: lane.partition.stable_end for lane in queue.lanes if lane.number < number
     }
     if offset:
         starts[number] = offset

@@ -101,7 +101,7 @@ async def _oldest_unix_ms(queue: Queue) -> int | None:
     """Return the lowest timestamp of the first unsettled message of each partition."""
     oldest: int | None = None
     for lane in queue.lanes[:LANES_MAX]:
-        if lane.lane.floor >= lane.partition.high_watermark:
+        if lane.lane.floor >= lane.partition.stable_end:
             continue
         record = await queue.get(lane.number, lane.lane.floor)
         if record is not None and (oldest is None or record.timestamp_unix_ms < oldest):

@@ -146,7 +146,7 @@ class Feeder:
                 runs += runs_of_records(records, header)
             else:
                 self._note(runs, _piece(batch), is_stored=True)
-        return self._feed(runs)
+        return self._feed(runs, end=header.last_offset + 1)
 
     def on_writes(self, partition: Partition, writes: Sequence[Write]) -> bool:
         """See ``Receiver``.
@@ -217,6 +217,7 @@ class Feeder:
                 self._feed(runs[start : start + RUNS_FED_MAX])
                 await asyncio.sleep(0)  # others have their turn
             self._behind = base_offset + header.last_offset_delta + 1
+            self._feed([], end=self._behind)
         self._beside = None
         if not self.is_paused and self._lane is not None:
             self._open(self._lane, from_offset=self._behind)
@@ -250,10 +251,13 @@ class Feeder:
         else:
             runs += plain_run(base_offset, base_offset + header.last_offset_delta)
 
-    def _feed(self, runs: list[Run], *, is_told: bool = False) -> bool:
+    def _feed(self, runs: list[Run], *, is_told: bool = False, end: int = 0) -> bool:
+        """Feed runs; there is nothing else below ``end``. False when the lane is full."""
         lane = self._lane
         assert lane is not None
         self._on_effects(lane.feed(runs, self._clock.steady_unix_ms()))
+        if end > lane.fed_end:
+            lane.pass_to(end)
         self.is_paused = not (lane.has_room if is_told else lane.wants_more)
         return not self.is_paused
 

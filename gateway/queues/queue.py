@@ -249,9 +249,9 @@ class Queue:
         if self.is_away:
             self.check_here()
         gate = PurgeGate(len(self.lanes), on_done)
-        self.purged_ends = tuple(lane.partition.high_watermark for lane in self.lanes)
+        self.purged_ends = tuple(lane.partition.stable_end for lane in self.lanes)
         for lane in self.lanes:
-            lane.done_then(lane.lane.purge(lane.partition.high_watermark), gate.one)
+            lane.done_then(lane.lane.purge(lane.partition.stable_end), gate.one)
             lane.feed_more()
         if not self.lanes:
             self._context.loop.call_soon(on_done, None)
@@ -262,8 +262,8 @@ class Queue:
         """Return the number of messages by state."""
         if len(self.lanes) == 1:
             lane = self.lanes[0]
-            return lane.lane.counts(lane.partition.high_watermark)
-        counts = [lane.lane.counts(lane.partition.high_watermark) for lane in self.lanes]
+            return lane.lane.counts(lane.partition.stable_end)
+        counts = [lane.lane.counts(lane.partition.stable_end) for lane in self.lanes]
         return Counts(*map(sum, zip(*counts, strict=True))) if counts else Counts(0, 0, 0)
 
     @property
@@ -287,7 +287,7 @@ class Queue:
         starts = from_offsets or {}
         for lane in self.lanes:
             start = starts.get(lane.number, lane.lane.floor)
-            end = lane.partition.high_watermark
+            end = lane.partition.stable_end
             places = lane.lane.browse_there(start, end, left - len(found))
             bodies = await self._context.message_cache.read(
                 lane.partition, [place[0] for place in places]
@@ -307,7 +307,7 @@ class Queue:
         if lane is None:
             return None
         partition = lane.partition
-        if not partition.log_start_offset <= offset < partition.high_watermark:
+        if not partition.log_start_offset <= offset < partition.stable_end:
             return None
         body = (await self._context.message_cache.read(partition, (offset,)))[0]
         return None if isinstance(body, Unreadable) else body

@@ -275,7 +275,7 @@ class Receivers:
         if sum(lane.lane.open_count for lane in lanes) + messages_max <= in_flight_max:
             return messages_max
         self._was_full = True
-        in_flight = sum(lane.lane.counts(lane.partition.high_watermark)[1] for lane in lanes)
+        in_flight = sum(lane.lane.counts(lane.partition.stable_end)[1] for lane in lanes)
         return min(messages_max, in_flight_max - in_flight)
 
     async def _read(self, receiver: PendingReceive, parts: list[Part]) -> None:

@@ -97,7 +97,7 @@ class QueueUpkeep:
 
     async def _expire(self, lane: QueueLane, retention_ms: int) -> None:
         partition = lane.partition
-        clock, end = self._context.clock, partition.high_watermark
+        clock, end = self._context.clock, partition.stable_end
         now = clock.steady_unix_ms()
         if partition.is_gone or lane.lane.floor >= end or now < lane.retained_unix_ms:
             return
@@ -124,7 +124,7 @@ class QueueUpkeep:
         """
         partition, clock = lane.partition, self._context.clock
         start = lane.lane.next_offset
-        end = min(start + HEAD_MESSAGES, partition.high_watermark)
+        end = min(start + HEAD_MESSAGES, partition.stable_end)
         returned = lane.lane.returned(HEAD_MESSAGES) if lane.lane.returned_count else []
         front = (start, end, returned)
         if front == lane.front and clock.steady_unix_ms() < lane.front_unix_ms:

@@ -165,8 +165,13 @@ def iter_records(
     bytes_max: int = DECOMPRESSED_BYTES_MAX,
     records_max: int = RECORDS_MAX,
 ) -> Iterator[Record]:
-    """Yield the records of one v2 batch; otherwise as ``decode_batch``."""
+    """Yield the records of one v2 batch; otherwise as ``decode_batch``.
+
+    A control batch has none: its record is for the clients of Kafka alone.
+    """
     header = parse_batch_header(batch)
+    if header.is_control:
+        return
     data = records_data(batch, header, bytes_max=bytes_max, records_max=records_max)
     append_time = (
         header.max_timestamp_unix_ms if header.attributes & TIMESTAMP_TYPE_MASK else None

@@ -1,17 +1,26 @@
 """A producer that writes transactional batches and markers straight to the broker."""
 
+from typing import Protocol
+
+from gateway.broker import Broker
 from gateway.partition import Partition
 from gateway.records.markers import Marker
 from gateway.writer import Duplicate, Write
-from tests.gateway.kernel_in_memory import House, outcome
+from tests.gateway.kernel_in_memory import outcome
 from tests.support.batches import sample_batch
+
+
+class HasBroker(Protocol):
+    """A node of a test, whose broker a restart replaces."""
+
+    broker: Broker
 
 
 class TransactionalProducer:
     """Producer of one partition; the version is that of its protocol (2: an epoch each)."""
 
     def __init__(
-        self, house: House, partition: Partition, producer_id: int, *, version: int = 2
+        self, house: HasBroker, partition: Partition, producer_id: int, *, version: int = 2
     ) -> None:
         self.house = house
         self.partition = partition
@@ -20,10 +29,13 @@ class TransactionalProducer:
         self.epoch = 0
         self.sequence = 0
 
-    def prepare(self, value: bytes = b"value", count: int = 1) -> Write | Duplicate:
+    def prepare(
+        self, value: bytes = b"value", count: int = 1, key: bytes | None = b"key"
+    ) -> Write | Duplicate:
         batch = sample_batch(
             count=count,
             value=value,
+            key=key,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             base_sequence=self.sequence,

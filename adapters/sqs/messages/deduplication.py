@@ -118,7 +118,9 @@ async def _load(
     sent: deque[tuple[int, bytes, FirstSent]] = deque(maxlen=ids.ids_max)
     for number in range(len(topic.partition_ids)):
         partition = broker.partition(topic, number)
-        found = await broker.offset_for_time(partition, window.start)
+        # What waits for the end of a transaction was sent, and is not to be sent again.
+        end = partition.high_watermark
+        found = await broker.offset_for_time(partition, window.start, end)
         if found is None:
             continue
         async for record in _records(broker, partition, found[0]):
@@ -140,11 +142,14 @@ async def _readable(broker: Broker) -> None:
 
 
 async def _records(broker: Broker, partition: Partition, offset: int) -> AsyncIterator[Record]:
-    """Yield the records from an offset to the end; skip batches that cannot be read."""
-    while offset < partition.high_watermark:
-        batches = broker.read(partition, offset, bytes_max=LOAD_BYTES_MAX)
-        if batches is None:
-            batches = await broker.read_disk(partition, offset, bytes_max=LOAD_BYTES_MAX)
+    """Yield the records from an offset to the high watermark; skip batches that are unreadable.
+
+    Those of open transactions are among them.
+    """
+    while offset < (end := partition.high_watermark):
+        batches = await broker.reader.read_uncommitted(
+            partition, offset, end, bytes_max=LOAD_BYTES_MAX
+        )
         if not batches:
             return
         for batch in batches:

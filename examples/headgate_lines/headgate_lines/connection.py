@@ -279,7 +279,7 @@ class LineConnection(Connection):
             raise Overloaded(msg)
         partition = await self._partition(name, Operation.READ)
         if partition not in self._tails:
-            end = partition.high_watermark
+            end = partition.stable_end
             known = self._adapter.positions.find(partition, reader) if reader else None
             start = end if known is None else min(max(known, partition.log_start_offset), end)
             self._first_wanted[partition] = start
