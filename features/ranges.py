@@ -1,11 +1,28 @@
 """Offsets, or sequence numbers, as ranges that do not touch: a million in a row cost as one."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 
 _BY_FIRST = itemgetter(0)
 _BY_LAST = itemgetter(1)
+
+
+def contiguous_ranges(offsets: Iterable[int]) -> Iterator[range]:
+    """Yield ascending offsets as the fewest ranges.
+
+    >>> list(contiguous_ranges([3, 4, 5, 9]))
+    [range(3, 6), range(9, 10)]
+    """
+    first = end = -1
+    for offset in offsets:
+        if offset != end:
+            if end >= 0:
+                yield range(first, end)
+            first = offset
+        end = offset + 1
+    if end >= 0:
+        yield range(first, end)
 
 
 class RangeSet:

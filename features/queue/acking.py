@@ -67,12 +67,23 @@ class Acking:
         if landing is not None:
             messages.land(landing, landing_count, now_unix_ms)
         if offsets:
-            self.note(offsets, states)
+            self.number += 1
+            self._note(offsets, states)
         return results, offsets
 
-    def note(self, offsets: Sequence[int], states: Sequence[Flight | Requeued | None]) -> None:
-        """Messages are done by one more call; what they were is known for a while."""
-        self.number += 1
+    def ack_part(
+        self, flight: Flight, offsets: Sequence[int], number: int, now_unix_ms: int
+    ) -> None:
+        """Settle messages of a flight that are all in flight; ``number``: of the call."""
+        items = self.messages.items
+        for offset in offsets:
+            del items[offset]
+        self.messages.land(flight, len(offsets), now_unix_ms)
+        self.number = number
+        self._note(offsets, (flight,) * len(offsets))
+
+    def _note(self, offsets: Sequence[int], states: Sequence[Flight | Requeued | None]) -> None:
+        """Messages are done by the latest call; what they were is known for a while."""
         self._settled.append(_Settled(self.number, offsets, states))
         self._settled_count += len(offsets)
         while self._settled_count > _SETTLED_KEPT and len(self._settled) > 1:

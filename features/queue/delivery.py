@@ -1,6 +1,6 @@
 """One call of ``Lane.take``: it takes from key queue after key queue until the room is used."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heappop
 from itertools import repeat
@@ -8,10 +8,11 @@ from typing import cast
 
 from features.queue import journal
 from features.queue.key_queues import KeyQueue
-from features.queue.model import ATTEMPTS, BY_TIME, Dead, Policy, Taken
+from features.queue.model import ATTEMPTS, BY_TIME, DEAD_MAX, Dead, Policy, Taken, TakenRange
 from features.queue.open_messages import OPEN_PER_IN_FLIGHT, OpenMessages
 from features.queue.states import NO_TIME, Flight, Requeued
 from features.queue.unread_ranges import UnreadRanges
+from features.ranges import contiguous_ranges
 
 # Without a frame of Python for each: 0.06 us a message where its class costs 0.3.
 _new_taken = cast("Callable[[tuple[int, int, int]], Taken]", partial(tuple.__new__, Taken))
@@ -20,15 +21,18 @@ _new_taken = cast("Callable[[tuple[int, int, int]], Taken]", partial(tuple.__new
 class LaneDelivery:
     """Messages taken by a call so far. ``room``: number of messages still wanted.
 
-    Dead messages use no room as long as the in-flight limit has spare room for both; the call
-    ends after ``dead_max`` of them.
+    ``is_done``: messages are settled as they are taken, and are never in flight. Dead messages use
+    no room as long as the in-flight limit has spare room for both; the call ends after ``dead_max``
+    of them.
     """
 
     __slots__ = (
+        "_again",
         "_dead_max",
         "_due_unix_ms",
         "_groups",
         "_holder",
+        "_is_done",
         "_now_unix_ms",
         "_open",
         "_policy",
@@ -39,7 +43,7 @@ class LaneDelivery:
         "taken",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a take has, by keyword
         self,
         messages: OpenMessages,
         unread: UnreadRanges,
@@ -47,30 +51,54 @@ class LaneDelivery:
         *,
         holder: int,
         room: int,
-        dead_max: int,
+        dead_max: int = DEAD_MAX,
+        is_done: bool = False,
     ) -> None:
         self._open = messages
         self._unread = unread
         self._policy = policy
         self._holder = holder
         self._groups: list[bytes] = []
+        self._again: list[range] = []  # of ``taken``: messages that had been requeued
         self._now_unix_ms = 0
         self._due_unix_ms = 0
+        self._is_done = is_done
         self._dead_max = dead_max
-        self._spare = policy.in_flight_max - messages.in_flight_count - room
+        self._spare = max(policy.in_flight_max - messages.in_flight_count - room, 0)
         self.room = room
-        self.taken: list[Taken] = []
+        self.taken: list[TakenRange] = []
         self.dead: list[Dead] = []
-
-    def begin(self, now_unix_ms: int, lease_ms: int) -> None:
-        """Set the time of the call and the lease."""
-        self._now_unix_ms = now_unix_ms
-        self._due_unix_ms = now_unix_ms + lease_ms
 
     @property
     def takes_fresh(self) -> bool:
-        """Return whether new messages may be handed out: not too many are open."""
-        return len(self._open.items) < self._policy.in_flight_max * OPEN_PER_IN_FLIGHT
+        """Return whether new messages may be handed out: there is room, and not too many open."""
+        return self._room_of_fresh > 0
+
+    @property
+    def _room_of_fresh(self) -> int:
+        if self._is_done:
+            return self.room
+        open_max = self._policy.in_flight_max * OPEN_PER_IN_FLIGHT
+        return min(self.room, open_max - len(self._open.items))
+
+    def take_all(self, now_unix_ms: int, lease_ms: int, *, quiet_only: bool = False) -> None:
+        """Take from the key queues in their order; ``quiet_only`` leaves out noisy tenants."""
+        self._now_unix_ms = now_unix_ms
+        self._due_unix_ms = now_unix_ms + lease_ms
+        key_queues = self._open.key_queues
+        noisy: list[KeyQueue] = []
+        used: list[KeyQueue] = []
+        while self.room and (key_queue := key_queues.pop(self._now_unix_ms, noisy)) is not None:
+            is_fresh = not key_queue.back
+            self.take_from(key_queue)
+            used.append(key_queue)
+            if is_fresh and not self.takes_fresh:
+                break
+        for key_queue in noisy:
+            if self.room and not quiet_only:
+                self.take_from(key_queue)
+        for key_queue in (*used, *noisy):
+            key_queues.offer(key_queue)
 
     def take_from(self, key_queue: KeyQueue) -> None:
         """Take the messages that a key queue may hand out, while there is room."""
@@ -118,13 +146,14 @@ class LaneDelivery:
 
     def _launch_again(self, like: Requeued, offsets: list[int]) -> None:
         attempt = like.attempts + 1
-        self._launch(Flight(offsets, like.key, attempt, like.first_taken_unix_ms))
         first_taken_unix_ms = like.first_taken_unix_ms
-        self.taken += [Taken(offset, attempt, first_taken_unix_ms) for offset in offsets]
+        self._launch(offsets, like.key, attempt, first_taken_unix_ms)
+        for part in contiguous_ranges(offsets):
+            self.taken.append(TakenRange(part, attempt, first_taken_unix_ms))
+            self._again.append(part)
 
     def _take_fresh(self, key_queue: KeyQueue) -> None:
-        open_max = self._policy.in_flight_max * OPEN_PER_IN_FLIGHT
-        room = min(self.room, open_max - len(self._open.items))
+        room = self._room_of_fresh
         parts: list[range] = []
         ranges = key_queue.ranges
         while room > 0 and ranges:
@@ -141,11 +170,18 @@ class LaneDelivery:
                 self.room -= count
         if parts:
             offsets = parts[0] if len(parts) == 1 else [at for part in parts for at in part]
-            self._open.note_opened(offsets)
-            self._launch(Flight(offsets, key_queue.key, 1, self._now_unix_ms))
-            self.taken += map(_new_taken, zip(offsets, repeat(1), repeat(self._now_unix_ms)))
+            if not self._is_done:
+                self._open.note_opened(offsets)
+            self._launch(offsets, key_queue.key, 1, self._now_unix_ms)
+            for part in parts if len(parts) == 1 else contiguous_ranges(offsets):
+                self.taken.append(TakenRange(part, 1, self._now_unix_ms))
 
-    def _launch(self, flight: Flight) -> None:
+    def _launch(
+        self, offsets: Sequence[int], key: bytes | None, attempt: int, first_taken_unix_ms: int
+    ) -> None:
+        if self._is_done:
+            return
+        flight = Flight(offsets, key, attempt, first_taken_unix_ms)
         self._open.launch(
             flight,
             holder=self._holder,
@@ -160,6 +196,8 @@ class LaneDelivery:
 
     def journal_entry(self) -> bytes | None:
         """Return the journal entry of the call, None when nothing was taken."""
+        if self._is_done:
+            return self._done_entry()
         if not self._groups:
             return None
         return journal.encode_take(
@@ -169,8 +207,30 @@ class LaneDelivery:
             groups=self._groups,
         )
 
+    def _done_entry(self) -> bytes | None:
+        """Return the entry of messages that are done: new ones are skipped, as far as possible."""
+        if not self.taken:
+            return None
+        next_offset = self._unread.next_offset
+        entry = journal.encode_move(journal.KIND_SKIP, next_offset)
+        again = set(self._again)
+        rest = [
+            one.offsets
+            for one in self.taken
+            if one.offsets in again or one.offsets[-1] >= next_offset
+        ]
+        return journal.encode_done_ranges(rest) + entry if rest else entry
+
 
 def _are_alike(one: Requeued, other: Requeued) -> bool:
     return (
         one.attempts == other.attempts and one.first_taken_unix_ms == other.first_taken_unix_ms
     )
+
+
+def each_taken(ranges: Sequence[TakenRange]) -> list[Taken]:
+    """Return the messages of ranges one by one."""
+    taken: list[Taken] = []
+    for offsets, attempt, first_taken_unix_ms in ranges:
+        taken += map(_new_taken, zip(offsets, repeat(attempt), repeat(first_taken_unix_ms)))
+    return taken

@@ -28,6 +28,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class
 from typing import Final, NamedTuple
 
+from features.queue.model import ContiguousTake, Effects
 from gateway.errors import CorruptBatch
 
 MESSAGES_MAX: Final = 1 << 22
@@ -143,6 +144,34 @@ def encode_done(offsets: Sequence[int]) -> bytes:
     return _DONE_KIND + encode_offsets(offsets)
 
 
+def encode_done_ranges(ranges: Sequence[range]) -> bytes:
+    """Return a change of kind done. The ranges are distinct, in any order."""
+    return _DONE_KIND + _encode_distinct(ranges)
+
+
+def encode_contiguous_take(takes: Sequence[ContiguousTake]) -> bytes:
+    """Return a change of kind take, of takes that are alike but for their messages."""
+    last = takes[-1]
+    ranges = _encode_distinct([one.offsets for one in takes])
+    group = _GROUP.pack(1, last.now_unix_ms, _NO_KEY) + ranges
+    return encode_take(
+        is_held=last.is_held,
+        due_unix_ms=last.due_unix_ms,
+        next_offset=last.next_offset,
+        groups=(group,),
+    )
+
+
+def entry_of(effects: Effects) -> bytes | None:
+    """Return all that a call's effects have for the journal as one entry, None without any."""
+    parts = [] if effects.journal is None else [effects.journal]
+    if effects.taken is not None:
+        parts.append(encode_contiguous_take((effects.taken,)))
+    if effects.done:
+        parts.append(encode_done_ranges(effects.done))
+    return b"".join(parts) if parts else None
+
+
 def encode_return(offsets: Sequence[int], due_unix_ms: int, *, counts_attempt: bool) -> bytes:
     """Return a change of kind return."""
     return _RETURN.pack(KIND_RETURN, not counts_attempt, due_unix_ms) + encode_offsets(offsets)
@@ -216,6 +245,18 @@ def encode_offsets(offsets: Sequence[int]) -> bytes:
         last = offset
     ranges.append((first, last))
     return _encode_ranges(ranges)
+
+
+def _encode_distinct(ranges: Sequence[range]) -> bytes:
+    """Return ranges in order, with those joined that touch."""
+    if len(ranges) == 1 and len(ranges[0]) <= MESSAGES_MAX:
+        return _ONE_RANGE.pack(1, ranges[0].start, len(ranges[0]))
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted([(one[0], one[-1]) for one in ranges]):
+        if joined and joined[-1][1] + 1 == first:
+            first = joined.pop()[0]  # noqa: PLW2901 - the same range goes on
+        joined.append((first, last))
+    return _encode_ranges(joined)
 
 
 def _encode_ranges(ranges: Iterable[tuple[int, int]]) -> bytes:

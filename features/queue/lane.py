@@ -14,12 +14,12 @@ from features.fairness import Fairness
 from features.queue import journal
 from features.queue.acking import Acking, Ids
 from features.queue.browsing import State, browse, browse_there, count
-from features.queue.contiguous import ack_contiguous, next_range, take_contiguous
+from features.queue.contiguous import next_range, take_contiguous
 from features.queue.delivery import LaneDelivery
 from features.queue.extending import extend, take_late
-from features.queue.key_queues import KeyQueue
 from features.queue.model import (
     AT_ONCE,
+    BY_TIME,
     DEAD_MAX,
     Counts,
     Effects,
@@ -27,9 +27,12 @@ from features.queue.model import (
     Policy,
     Result,
     Run,
+    SettledRange,
     Taken,
+    TakenRange,
 )
 from features.queue.open_messages import OpenMessages
+from features.queue.range_settling import are_held, settle_ranges
 from features.queue.rejecting import reject_ready
 from features.queue.replay import (
     LOST_HOLDER,
@@ -41,7 +44,7 @@ from features.queue.replay import (
     take_snapshot,
 )
 from features.queue.requeueing import Requeueing
-from features.queue.states import NO_TIME, Flight, Moving
+from features.queue.states import Moving
 from features.queue.ticking import do_due
 from features.queue.unread_ranges import UnreadRanges
 
@@ -128,13 +131,8 @@ class Lane:
         Skips offsets below ``fed_end``, and those handed out before a restart.
         """
         self._now_unix_ms = now
-        is_keyed = self._policy.order is not Order.NONE
-        added = self._unread.feed(runs, now, is_keyed=is_keyed)
-        wake = False
-        for unread_range in added:
-            self._open.add_range(unread_range)
-            wake = wake or unread_range.due_unix_ms == NO_TIME
-        return Effects(wake=wake)
+        added = self._unread.feed(runs, now, is_keyed=self._policy.order is not Order.NONE)
+        return Effects(wake=self._open.add_ranges(added))
 
     def pass_to(self, end_offset: int) -> None:
         """Note that no message is left below an offset but those that were fed.
@@ -143,7 +141,7 @@ class Lane:
         """
         self._unread.pass_to(end_offset)
 
-    def take(
+    def take_ranges(
         self,
         count: int,
         *,
@@ -152,57 +150,42 @@ class Lane:
         now: int,
         quiet_only: bool = False,
         dead_max: int = DEAD_MAX,
-    ) -> tuple[list[Taken], Effects]:
+    ) -> tuple[list[TakenRange], Effects]:
         """Hand out at most ``count``: requeued messages, then the lowest that may go.
 
-        ``quiet_only`` leaves out noisy tenants. The effects have the messages that have used all
-        attempts, beside the others; the call ends after ``dead_max`` of them.
+        The messages are the holder's until they are settled, their lease is over, or the holder
+        has ended. ``quiet_only`` leaves out noisy tenants. The effects have the messages that have
+        used all attempts, beside the others; the call ends after ``dead_max`` of them.
         """
         self._now_unix_ms = now
         messages = self._open
+        found = next_range(messages, self._policy, count)
+        if found is not None:
+            took = take_contiguous(
+                messages, self._unread, found, count, holder=holder, lease_ms=lease_ms, now=now
+            )
+            return [TakenRange(took.offsets, 1, now)], Effects(taken=took)
         room = min(count, self._policy.in_flight_max - messages.in_flight_count)
         if room <= 0:
             return [], Effects()
         delivery = LaneDelivery(
             messages, self._unread, self._policy, holder=holder, room=room, dead_max=dead_max
         )
-        delivery.begin(now, lease_ms)
-        key_queues = messages.key_queues
-        noisy: list[KeyQueue] = []
-        used: list[KeyQueue] = []
-        while delivery.room and (key_queue := key_queues.pop(now, noisy)) is not None:
-            is_fresh = not key_queue.back
-            delivery.take_from(key_queue)
-            used.append(key_queue)
-            if is_fresh and not delivery.takes_fresh:
-                break
-        for key_queue in noisy:
-            if delivery.room and not quiet_only:
-                delivery.take_from(key_queue)
-        for key_queue in (*used, *noisy):
-            key_queues.offer(key_queue)
+        delivery.take_all(now, lease_ms, quiet_only=quiet_only)
         return delivery.taken, Effects(delivery.journal_entry(), delivery.dead)
 
-    def next_contiguous(self, count: int) -> range | None:
-        """Return the offsets that ``take`` would hand out if contiguous, else None."""
-        found = next_range(self._open, self._policy, count)
-        return None if found is None else range(found.first, found.first + count)
+    def take_done(self, count: int, *, now: int) -> tuple[list[TakenRange], Effects]:
+        """Hand out at most ``count`` messages that are settled by that: delivery at most once.
 
-    def take_contiguous(self, count: int, *, lease_ms: int, now: int) -> range:
-        """Hand out the messages of ``next_contiguous``, with a lease but without a holder."""
+        They are never in flight, so the in-flight limit does not count them. One journal entry
+        has all of them; after a crash without it they are handed out again.
+        """
         self._now_unix_ms = now
-        found = next_range(self._open, self._policy, count)
-        assert found is not None
-        return take_contiguous(
-            self._open, self._unread, found, count, lease_ms=lease_ms, now=now
+        delivery = LaneDelivery(
+            self._open, self._unread, self._policy, holder=BY_TIME, room=count, is_done=True
         )
-
-    def ack_contiguous(self, row: range, attempt: int, *, now: int) -> Effects | None:
-        """Settle messages that are all still in flight as handed out; else None: see ``ack``."""
-        self._now_unix_ms = now = max(now, self._now_unix_ms)
-        may_wake = self._open.may_wake(self._policy.in_flight_max)
-        is_done = ack_contiguous(self._acking, row, attempt, now)
-        return Effects(wake=may_wake) if is_done else None
+        delivery.take_all(now, 0)
+        return delivery.taken, Effects(delivery.journal_entry(), delivery.dead)
 
     def ack(self, ids: Ids, *, now: int = 0) -> tuple[list[Result], Effects]:
         """Settle messages. ``now`` is used to count the time that tenants spend.
@@ -217,24 +200,46 @@ class Lane:
             return results, Effects()
         return results, Effects(journal.encode_done(offsets), wake=may_wake)
 
+    def holds(self, offsets: range, attempt: int, *, holder: int) -> bool:
+        """Return whether all of contiguous messages are in flight, with that attempt and holder."""
+        return are_held(self._open, offsets, attempt, holder)
+
+    def settle_ranges(
+        self,
+        ranges: Sequence[SettledRange],
+        *,
+        holder: int,
+        now: int,
+        delay_ms: int = 0,
+        reason: str = "rejected",
+    ) -> tuple[list[int], Effects]:
+        """Settle contiguous messages of a holder; return how many of each range were in flight.
+
+        A message that is not in flight with its range's attempt and this holder stays as it is.
+        ``delay_ms`` is for released messages, ``reason`` for rejected ones.
+        """
+        self._now_unix_ms = now = max(now, self._now_unix_ms)
+        may_wake = self._open.may_wake(self._policy.in_flight_max)
+        requeueing = self._requeueing()
+        counts = settle_ranges(
+            ranges,
+            self._acking,
+            requeueing,
+            holder=holder,
+            due_unix_ms=now + delay_ms if delay_ms > 0 else AT_ONCE,
+            reason=reason,
+        )
+        requeueing.effects.wake |= may_wake and any(counts)
+        return counts, requeueing.effects
+
     def release(
         self, ids: Ids, *, delay_ms: int, now: int, counts_attempt: bool = True
     ) -> tuple[list[Result], Effects]:
         """Requeue messages before their lease is over, visible at once or later."""
         self._now_unix_ms = now
-        results: list[Result] = []
-        by_flight: dict[Flight, list[int]] = {}
-        for offset, attempt in ids:
-            flight, result = self._open.in_flight(offset, attempt)
-            if flight is not None:
-                if offset in by_flight.setdefault(flight, []):
-                    result = Result.STALE
-                else:
-                    by_flight[flight].append(offset)
-            results.append(result)
         due_unix_ms = now + delay_ms if delay_ms > 0 else AT_ONCE
         requeueing = self._requeueing()
-        requeueing.requeue(by_flight, due_unix_ms, counts_attempt=counts_attempt)
+        results = requeueing.release(ids, due_unix_ms, counts_attempt=counts_attempt)
         return results, requeueing.effects
 
     def _requeueing(self) -> Requeueing:
@@ -244,13 +249,7 @@ class Lane:
         """Reject messages: the effects have them. After a lost move they are handed out again."""
         self._now_unix_ms = max(now, self._now_unix_ms)
         requeueing = self._requeueing()
-        results: list[Result] = []
-        for offset, attempt in ids:
-            flight, result = self._open.in_flight(offset, attempt)
-            results.append(result)
-            if flight is not None:
-                requeueing.kill(flight, [offset], attempt, reason)
-        return results, requeueing.effects
+        return requeueing.reject(ids, reason), requeueing.effects
 
     def reject_ready(self, offsets: Iterable[int], *, reason: str, now: int) -> Effects:
         """Reject those of ``offsets`` that are ready for delivery: the effects have them."""
@@ -315,13 +314,7 @@ class Lane:
         """
         self._now_unix_ms = now
         requeueing = self._requeueing()
-        messages = self._open
-        flights = {flight: messages.members(flight) for flight in messages.flights_of(holder)}
-        if not counts_attempt:
-            requeueing.requeue(flights, AT_ONCE, counts_attempt=False)
-            return requeueing.effects
-        for flight, offsets in flights.items():
-            requeueing.requeue_unwritten(flight, offsets)
+        requeueing.end_holder(holder, counts_attempt=counts_attempt)
         return requeueing.effects
 
     def tick(self, now: int, *, messages_max: int) -> Effects:

@@ -50,6 +50,34 @@ class Taken(NamedTuple):
     first_taken_unix_ms: int
 
 
+class TakenRange(NamedTuple):
+    """Contiguous messages of one key that were handed out together, and equally often.
+
+    ``attempt`` counts from 1, and is part of each message's delivery id.
+    """
+
+    offsets: range
+    attempt: int
+    first_taken_unix_ms: int
+
+
+class Outcome(Enum):
+    """Outcome of a message, given by its receiver."""
+
+    ACK = "ack"
+    RELEASE = "release"  # back to the queue, at once or when a delay is over
+    RETURN = "return"  # as a release, but the attempt does not count
+    REJECT = "reject"  # to the dead letters, or dropped where there are none
+
+
+class SettledRange(NamedTuple):
+    """Contiguous messages handed out by one attempt, and their outcome."""
+
+    offsets: range
+    attempt: int
+    outcome: Outcome
+
+
 class Dead(NamedTuple):
     """A message to be moved to the dead letters, or to be dropped where there are none.
 
@@ -79,22 +107,36 @@ class Counts(NamedTuple):
     delayed: int
 
 
+class ContiguousTake(NamedTuple):
+    """First take of contiguous messages without a key, as the journal has to record it."""
+
+    offsets: range
+    is_held: bool
+    due_unix_ms: int
+    now_unix_ms: int
+    next_offset: int
+
+
 class Effects:
     """Effects of a call, for the caller to carry out; journal entries in order of calls.
 
-    ``journal``: an entry, or None when nothing is to be written. ``dead``: messages to move.
-    ``wake``: there may be new messages to hand out.
+    ``journal``: an entry, or None when nothing is to be written. ``taken`` and ``done`` are to be
+    written too, and are changes of many calls in one: see ``journal.entry_of``. ``dead``:
+    messages to move. ``wake``: there may be new messages to hand out.
     """
 
-    __slots__ = ("dead", "journal", "wake")
+    __slots__ = ("dead", "done", "journal", "taken", "wake")
 
     def __init__(
         self,
         journal: bytes | None = None,
         dead: list[Dead] | None = None,
         *,
+        taken: ContiguousTake | None = None,
         wake: bool = False,
     ) -> None:
         self.journal = journal
+        self.taken = taken
+        self.done: list[range] = []
         self.dead: list[Dead] = [] if dead is None else dead
         self.wake = wake

@@ -188,6 +188,14 @@ class OpenMessages:
         else:
             self.key_queues.add_back(back)
 
+    def add_ranges(self, added: Sequence[UnreadRange]) -> bool:
+        """Add ranges; return whether one of them is visible."""
+        is_visible = False
+        for unread_range in added:
+            self.add_range(unread_range)
+            is_visible = is_visible or unread_range.due_unix_ms == NO_TIME
+        return is_visible
+
     def add_range(self, unread_range: UnreadRange) -> None:
         """Messages that were never handed out wait for their turn, or for their time first."""
         is_delayed = unread_range.due_unix_ms != NO_TIME

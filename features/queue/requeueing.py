@@ -7,7 +7,8 @@ again, so until then its last receiver may still acknowledge it (as in Amazon SQ
 from collections.abc import Iterable, Mapping
 
 from features.queue import journal
-from features.queue.model import AT_ONCE, Dead, Effects
+from features.queue.acking import Ids
+from features.queue.model import AT_ONCE, Dead, Effects, Result
 from features.queue.open_messages import OpenMessages
 from features.queue.states import Flight, Moving, Requeued
 
@@ -28,6 +29,41 @@ class Requeueing:
         """Add a change to the call's journal entry."""
         written = self.effects.journal
         self.effects.journal = change if written is None else written + change
+
+    def release(self, ids: Ids, due_unix_ms: int, *, counts_attempt: bool) -> list[Result]:
+        """Requeue messages in flight; return what became of each id."""
+        results: list[Result] = []
+        by_flight: ByFlight = {}
+        for offset, attempt in ids:
+            flight, result = self._open.in_flight(offset, attempt)
+            if flight is not None:
+                if offset in by_flight.setdefault(flight, []):
+                    result = Result.STALE
+                else:
+                    by_flight[flight].append(offset)
+            results.append(result)
+        self.requeue(by_flight, due_unix_ms, counts_attempt=counts_attempt)
+        return results
+
+    def reject(self, ids: Ids, reason: str) -> list[Result]:
+        """Mark messages in flight as dead; return what became of each id."""
+        results: list[Result] = []
+        for offset, attempt in ids:
+            flight, result = self._open.in_flight(offset, attempt)
+            results.append(result)
+            if flight is not None:
+                self.kill(flight, [offset], attempt, reason)
+        return results
+
+    def end_holder(self, holder: int, *, counts_attempt: bool) -> None:
+        """Requeue all that a holder has; written only where the attempt does not count."""
+        messages = self._open
+        flights = {flight: messages.members(flight) for flight in messages.flights_of(holder)}
+        if not counts_attempt:
+            self.requeue(flights, AT_ONCE, counts_attempt=False)
+            return
+        for flight, offsets in flights.items():
+            self.requeue_unwritten(flight, offsets)
 
     def requeue(
         self, by_flight: ByFlight, due_unix_ms: int, *, counts_attempt: bool = True

@@ -10,10 +10,10 @@ from gateway.errors import TopicNotFound
 from gateway.futures import await_done
 from gateway.kernel import Kernel
 from gateway.model import DLQ_PREFIX, TopicName
+from gateway.queues.browsing import Browsed
 from gateway.queues.manager import Queue
 from gateway.queues.model import DEFAULT_GROUP
 from gateway.queues.purge_offsets import PURGED
-from gateway.queues.queue import Browsed
 
 LANES_MAX: Final = 256  # looked at for the oldest message; of a wider queue it is near enough
 

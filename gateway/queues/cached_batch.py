@@ -1,7 +1,7 @@
 """Cached batch of a queue: encoded until one of its messages is needed, then decoded."""
 
 import asyncio
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from enum import Enum
 from typing import Final
@@ -9,13 +9,14 @@ from typing import Final
 from gateway.errors import CorruptBatch
 from gateway.model import (
     COMPRESSION_MASK,
+    EXPIRES_AT,
     TIMESTAMP_TYPE_MASK,
     BatchHeader,
     Buffer,
     Record,
 )
 from gateway.partition import Partition
-from gateway.queues.contiguous import (
+from gateway.queues.shown_forms import (
     SHOWN_RUNS_BYTES_MAX,
     Show,
     Shown,
@@ -28,12 +29,13 @@ from gateway.records.decoding_cost import LOOP_WORK_MAX, decoding_cost_of
 from gateway.records.record_run import RecordRun
 from gateway.records.records_from_runs import records_of_runs
 
-# In memory, as tests/adapters/sqs/test_message_cache_size.py measures it.
+# In memory, as a test measures it.
 _BATCH_BYTES: Final = 300  # of a batch, beside its bytes
 _RUN_BYTES: Final = 200  # of a run, beside its values
 _VALUE_BYTES: Final = 41  # of a value of a run, beside its bytes
 _RECORD_BYTES: Final = 170  # of a decoded record, beside its bytes
 _KEY_BYTES: Final = 40  # of its key
+_EXPIRES_AT: Final = EXPIRES_AT.encode()
 _HEADER_BYTES: Final = 150  # of a header that it does not share
 
 
@@ -51,6 +53,7 @@ class CachedBatch:
     """Batch as bytes or runs until a record is needed, then as records."""
 
     __slots__ = (
+        "_limits",
         "base_offset",
         "data",
         "is_compressed",
@@ -70,12 +73,15 @@ class CachedBatch:
         self.base_offset = base_offset
         self.last_offset = base_offset + header.last_offset_delta
         self.is_compressed = bool(header.attributes & COMPRESSION_MASK)
-        self.is_dense = header.record_count == header.last_offset_delta + 1
+        count = header.record_count
+        self.is_dense = count == header.last_offset_delta + 1 and not header.is_control
         self.is_large = decoding_cost_of(header) > LOOP_WORK_MAX
         self.records: Sequence[Record] | None = () if header.is_control else None
         self.size_bytes = len(data) + _BATCH_BYTES
         self.stamp_unix_ms: int | None = None
-        self.shown: Shown | None = None
+        self.shown: dict[Show, Shown] | None = None
+        """Forms of pieces of the batch, at most one of each protocol."""
+        self._limits: tuple[int, bool] | None = None
 
     def keep_runs(self, runs: Sequence[RecordRun], header: BatchHeader) -> None:
         """Keep the runs that the batch was encoded from in place of its bytes."""
@@ -134,11 +140,52 @@ class CachedBatch:
         self.records = records
         self.data = self.runs = None
 
-    def show(self, partition: Partition, index: int, show: Show) -> Shown:
-        """Return the protocol's form of the message at an index and its neighbours.
+    @property
+    def is_corrupt(self) -> bool:
+        """Whether nobody can decode its records; only known of a decoded batch."""
+        return self.data is not None and self.records is not None
 
-        Most need no records for that. What was shown of others before is given up.
+    @property
+    def limits(self) -> tuple[int, bool]:
+        """The oldest timestamp in unix ms, and whether a message may expire by itself.
+
+        ``decode`` comes before, unless its runs are known. A batch without records is corrupt.
         """
+        limits = self._limits
+        if limits is None:
+            limits = self._limits = self._find_limits()
+        return limits
+
+    def _find_limits(self) -> tuple[int, bool]:
+        may_expire = False
+        if self.records is None:
+            assert self.runs is not None
+            oldest_unix_ms = self.stamp_unix_ms
+            if oldest_unix_ms is None:
+                oldest_unix_ms = min([run.timestamp_unix_ms for run in self.runs])
+            for run in self.runs:
+                may_expire = may_expire or _EXPIRES_AT in run.headers
+            return oldest_unix_ms, may_expire
+        headers: object = ()
+        for record in self.records:
+            if record[4] is not headers:  # those of one sender are shared
+                headers = record[4]
+                may_expire = may_expire or any(name == EXPIRES_AT for name, _ in record[4])
+        return min((record[1] for record in self.records), default=0), may_expire
+
+    def show(self, partition: Partition, index: int, show: Show) -> Shown:
+        """Return a protocol's form of the message at an index and its neighbours.
+
+        Most need no records for that. It takes the place of the protocol's form of other records.
+        """
+        forms = self.shown
+        if forms is None:
+            forms = self.shown = {}
+        known = forms.get(show)
+        if known is not None:
+            if known.first <= index < known.end:
+                return known
+            self.size_bytes -= known.size_bytes
         shown = None
         if (
             self.runs is not None
@@ -150,11 +197,22 @@ class CachedBatch:
             self.decode()
             assert self.records is not None
             shown = shown_records(partition, self.records, index, show)
-        if self.shown is not None:
-            self.size_bytes -= self.shown.size_bytes
-        self.shown = shown
+        forms[show] = shown
         self.size_bytes += shown.size_bytes
         return shown
+
+    def records_of(self, offsets: range) -> Sequence[Record]:
+        """Return the records at contiguous offsets, without those that have none.
+
+        ``decode`` comes before.
+        """
+        records = self.records
+        assert records is not None
+        if self.is_dense:
+            base_offset = self.base_offset
+            return records[offsets.start - base_offset : offsets.stop - base_offset]
+        first = bisect_left(records, offsets.start, key=_offset_of)
+        return records[first : bisect_left(records, offsets.stop, lo=first, key=_offset_of)]
 
     def find(self, offsets: list[int], index: int) -> Sequence[Body]:
         """Return the records at ``offsets[index:]``, up to the first offset of another batch.

@@ -25,6 +25,7 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
+from features.queue.model import ContiguousTake
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer, Part
@@ -220,30 +221,24 @@ class QueueJournal:
         else:
             self._gathering.append_soon()
 
-    def put_taken(
-        self,
-        lane: Journaled,
-        row: range,
-        *,
-        due_unix_ms: int,
-        now_unix_ms: int,
-        next_offset: int,
-    ) -> None:
-        """Append a take of contiguous messages with a lease; there is no callback."""
+    def put_taken(self, lane: Journaled, taken: ContiguousTake) -> None:
+        """Append a take of contiguous messages; there is no callback."""
         if not lane.is_gone:
-            self._gathering.of(lane).take(
-                row, due_unix_ms=due_unix_ms, now_unix_ms=now_unix_ms, next_offset=next_offset
-            )
+            self._gathering.of(lane).take(taken)
             self._gathering.append_soon()
 
-    def put_done(self, lane: Journaled, offsets: Sequence[int], on_done: OnDone) -> None:
+    def put_done(
+        self, lane: Journaled, ranges: Sequence[range], on_done: OnDone | None = None
+    ) -> None:
         """Append settled messages; otherwise as ``put``."""
         if lane.is_gone:
-            asyncio.get_running_loop().call_soon(on_done, None)
+            if on_done is not None:
+                asyncio.get_running_loop().call_soon(on_done, None)
             return
         gathered = self._gathering.of(lane)
-        gathered.done(offsets)
-        gathered.waiting.append(on_done)
+        gathered.done(ranges)
+        if on_done is not None:
+            gathered.waiting.append(on_done)
         self._gathering.append_soon()
 
     def _append(self, lane: Journaled, entry: bytes, waiting: Sequence[OnDone]) -> None:

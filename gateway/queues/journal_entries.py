@@ -11,10 +11,10 @@ never is again, so that no order is lost.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import Final, Protocol
 
-from features.queue.journal import encode_done, encode_group, encode_take
+from features.queue.journal import encode_contiguous_take, encode_done_ranges
+from features.queue.model import ContiguousTake
 from gateway.coalescer import Coalescer
 from gateway.records.codec import Headers
 from gateway.storage import OnDone
@@ -23,7 +23,7 @@ SNAPSHOT: Final = "snapshot"  # headers of its records
 PIECE: Final = "snapshot-piece"
 GATHERED_BYTES_MAX: Final = 65_536  # of one entry
 LARGE_BYTES: Final = 4_096  # a change that waits for no others
-_DONE_BYTES: Final = 12  # of each message at most, and the rest of a change
+_DONE_BYTES: Final = 12  # of each range
 _TAKE_BYTES: Final = 60
 
 OnEntry = Callable[[bytes, bytes, bool], None]
@@ -33,15 +33,14 @@ OnEntry = Callable[[bytes, bytes, bool], None]
 class LaneChanges:
     """Changes of one lane since its last entry. ``waiting``: callbacks, in order of calls."""
 
-    __slots__ = ("_changes", "_done", "_next_offset", "_taken", "size_bytes", "waiting")
+    __slots__ = ("_changes", "_done", "_taken", "size_bytes", "waiting")
 
     def __init__(self) -> None:
         self.waiting: list[OnDone] = []
         self.size_bytes = 0  # at least what the entry will have
         self._changes: list[bytes] = []
-        self._taken: dict[tuple[int, int], list[range]] = {}  # by lease's end, and when
-        self._next_offset = 0
-        self._done: list[int] = []
+        self._taken: dict[tuple[int, int, bool], list[ContiguousTake]] = {}
+        self._done: list[range] = []
 
     def add(self, change: bytes) -> None:
         """Add any change."""
@@ -49,20 +48,16 @@ class LaneChanges:
         self._changes.append(change)
         self.size_bytes += len(change)
 
-    def take(self, row: range, *, due_unix_ms: int, now_unix_ms: int, next_offset: int) -> None:
-        """Add a first take of contiguous messages without a key, with a lease."""
-        rows = self._taken.setdefault((due_unix_ms, now_unix_ms), [])
-        if rows and rows[-1].stop == row.start:
-            rows[-1] = range(rows[-1].start, row.stop)
-        else:
-            rows.append(row)
-            self.size_bytes += _TAKE_BYTES
-        self._next_offset = next_offset
+    def take(self, taken: ContiguousTake) -> None:
+        """Add a first take of contiguous messages without a key."""
+        alike = (taken.due_unix_ms, taken.now_unix_ms, taken.is_held)
+        self._taken.setdefault(alike, []).append(taken)
+        self.size_bytes += _TAKE_BYTES
 
-    def done(self, offsets: Sequence[int]) -> None:
+    def done(self, ranges: Sequence[range]) -> None:
         """Add settled messages."""
-        self._done += offsets
-        self.size_bytes += _DONE_BYTES * len(offsets)
+        self._done += ranges
+        self.size_bytes += _DONE_BYTES * len(ranges)
 
     def entry(self) -> bytes:
         """Return all changes as one entry."""
@@ -70,20 +65,10 @@ class LaneChanges:
         return b"".join(self._changes)
 
     def _close(self) -> None:
-        for (due_unix_ms, now_unix_ms), rows in self._taken.items():
-            offsets = rows[0] if len(rows) == 1 else list(chain.from_iterable(rows))
-            group = encode_group(1, now_unix_ms, None, offsets)
-            self._changes.append(
-                encode_take(
-                    is_held=False,
-                    due_unix_ms=due_unix_ms,
-                    next_offset=self._next_offset,
-                    groups=(group,),
-                )
-            )
+        self._changes += map(encode_contiguous_take, self._taken.values())
         self._taken = {}
         if self._done:
-            self._changes.append(encode_done(self._done))
+            self._changes.append(encode_done_ranges(self._done))
             self._done = []
 
 

@@ -111,6 +111,21 @@ class QueueContext:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def policy_of(context: QueueContext, namespace: str, settings: QueueSettings) -> Policy:
+    """Return the policy of a queue's lanes.
+
+    Attempts are not limited while the dead-letter topic is missing.
+    """
+    target = settings.dead_letter_topic
+    is_there = not target or context.mover.is_there(TopicName(namespace, target))
+    return Policy(
+        settings.order,
+        settings.attempts_max if is_there else 0,
+        context.config.lookahead,
+        settings.in_flight_max,
+    )
+
+
 class LaneOwner(Protocol):
     """The queue of a lane, as far as the lane needs it."""
 
@@ -249,10 +264,21 @@ class QueueLane:
 
     # --- effects
 
-    def done(self, effects: Effects) -> None:
-        """Carry out effects of the lane, without waiting for the journal entry."""
+    def done(self, effects: Effects, on_done: OnDone | None = None) -> None:
+        """Carry out effects of the lane.
+
+        ``on_done`` runs once its journal entries are durable, never before this returns.
+        """
+        journal = self._context.journal
+        has_done = bool(effects.done)
+        if effects.taken is not None:
+            journal.put_taken(self, effects.taken)
         if effects.journal is not None:
-            self._context.journal.put(self, effects.journal)
+            journal.put(self, effects.journal, None if has_done else on_done)
+        if has_done:
+            journal.put_done(self, effects.done, on_done)
+        elif on_done is not None and effects.journal is None:
+            self._loop.call_soon(on_done, None)
         if effects.dead:
             self._context.mover.move_dead(self, effects.dead)
         if self.is_open:
@@ -260,47 +286,6 @@ class QueueLane:
                 self.owner.wake(self)
             self._context.arm(self)
             self._context.touched.add(self)
-
-    def done_then(self, effects: Effects, on_done: OnDone) -> None:
-        """Do ``done``; ``on_done`` runs once the entry is durable, never before this returns."""
-        journal, effects.journal = effects.journal, None
-        if journal is not None:
-            self._context.journal.put(self, journal, on_done)
-        else:
-            self._loop.call_soon(on_done, None)
-        self.done(effects)
-
-    def take_contiguous(self, count: int, lease_ms: int) -> int:
-        """Hand out the messages of ``Lane.next_contiguous``; return the time of it."""
-        context, lane = self._context, self.lane
-        now = context.clock.steady_unix_ms()
-        row = lane.take_contiguous(count, lease_ms=lease_ms, now=now)
-        context.journal.put_taken(
-            self,
-            row,
-            due_unix_ms=now + lease_ms,
-            now_unix_ms=now,
-            next_offset=lane.next_offset,
-        )
-        if self.is_open:
-            context.arm(self)
-            context.touched.add(self)
-        self.feed_more()
-        return now
-
-    def ack_contiguous(self, row: range, attempt: int, on_done: OnDone) -> bool:
-        """Settle contiguous messages all still in flight; else change nothing and return False.
-
-        ``on_done`` as in ``done_then``.
-        """
-        context = self._context
-        effects = self.lane.ack_contiguous(row, attempt, now=context.clock.steady_unix_ms())
-        if effects is None:
-            return False
-        context.counters.settled += len(row)
-        context.journal.put_done(self, row, on_done)
-        self.done(effects)
-        return True
 
     def tick(self) -> None:
         """End due leases and delays: see ``Deadlines``."""

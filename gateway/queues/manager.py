@@ -22,6 +22,7 @@ from gateway.futures import await_done
 from gateway.metadata.changes import Changes
 from gateway.metadata.store import MetadataStore
 from gateway.model import DEFAULT_NAMESPACE, TopicName
+from gateway.queues.browsing import Browsed
 from gateway.queues.dead_letters import DeadLetters
 from gateway.queues.delay_changes import earlier_delays
 from gateway.queues.journal import QueueJournal
@@ -29,7 +30,7 @@ from gateway.queues.lanes import QueueContext, QueueCounters, QueueLane
 from gateway.queues.model import DEFAULT_GROUP, QueueRow, QueueSettings
 from gateway.queues.pending_receives import PendingReceive, PendingReceives
 from gateway.queues.purge_offsets import PURGED, format_purged
-from gateway.queues.queue import Browsed, Queue
+from gateway.queues.queue import Queue
 from gateway.queues.queue_shards import QueueShards
 from gateway.queues.redrive import Redrive, Redrives
 from gateway.queues.upkeep import QueueUpkeep

@@ -9,15 +9,16 @@ import asyncio
 from bisect import bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from typing import Final
 
+from features.queue.model import TakenRange
 from gateway.broker import Broker
 from gateway.errors import OffsetOutOfRange, TopicNotFound
 from gateway.model import BatchHeader, Buffer, Record, parse_batch_header
 from gateway.partition import Partition, Write
 from gateway.queues.cached_batch import Body, CachedBatch, Unreadable
-from gateway.queues.contiguous import Columns, Show
+from gateway.queues.delivered_ranges import DeliveredRange, FoundRange
+from gateway.queues.shown_forms import Columns, Show
 
 __all__ = ["Body", "MessageCache", "Unreadable"]
 
@@ -63,50 +64,83 @@ class MessageCache:
             index = len(found)
         return found
 
-    def find_shown(
-        self,
-        partition: Partition,
-        row: range,
-        show: Show,
-        oldest_unix_ms: int,
-        *,
-        bytes_max: int,
-    ) -> Columns | None:
-        """Return contiguous messages in their protocol's form, or None; then call ``find``.
+    def find_ranges(
+        self, partition: Partition, taken: Sequence[TakenRange]
+    ) -> list[FoundRange] | None:
+        """Return ranges cut at the ends of their batches; None when ``read_ranges`` must wait.
 
-        None when a message is not in memory, not plain, or older than ``oldest_unix_ms``, or
-        when all together exceed ``bytes_max``.
+        A batch is as it is kept, decoded or not.
         """
-        room_bytes = bytes_max
-        offset, end = row.start, row.stop
-        if offset < partition.log_start_offset:
+        found: list[FoundRange] = []
+        for one in taken:
+            start = one.offsets.start
+            while start < one.offsets.stop:
+                batch = self._batch_of(partition, start)
+                if batch is None:
+                    return None
+                start = _add_found(found, partition, one, start, batch)
+        return found
+
+    async def read_ranges(
+        self, partition: Partition, taken: Sequence[TakenRange]
+    ) -> list[FoundRange]:
+        """Return ranges as ``find_ranges``, waiting for the disk and for large batches.
+
+        Errors: ``StorageUnavailable``.
+        """
+        found: list[FoundRange] = []
+        for one in taken:
+            start = one.offsets.start
+            while start < one.offsets.stop:
+                batch = self._batch_of(partition, start)
+                if batch is None:
+                    batch = await self._read_batch_of(partition, start)
+                start = _add_found(found, partition, one, start, batch)
+        return found
+
+    def decode(self, partition: Partition, batch: CachedBatch) -> None:
+        """Decode a batch that was found, if nobody has."""
+        if batch.records is None:
+            size_bytes = batch.size_bytes
+            batch.decode()
+            self._resize(partition, batch, size_bytes)
+
+    def show(self, delivered: DeliveredRange, show: Show) -> Columns | None:
+        """Return contiguous messages in a protocol's form; None when one of them is not plain."""
+        partition, offsets, _, _, batch = delivered
+        if not batch.is_dense:
             return None
+        index, end = offsets.start - batch.base_offset, offsets.stop - batch.base_offset
         columns: Columns = ()
-        while offset < end:
-            batch = self._kept(partition, offset)
-            if batch is None or batch.needs_thread or not batch.is_dense:
+        while index < end:
+            size_bytes = batch.size_bytes
+            shown = batch.show(partition, index, show)
+            if batch.size_bytes != size_bytes:
+                self._resize(partition, batch, size_bytes)
+            if not shown.columns:
                 return None
-            index = offset - batch.base_offset
-            shown = batch.shown
-            if shown is None or not shown.first <= index < shown.end:
-                size_bytes = batch.size_bytes
-                shown = batch.show(partition, index, show)
-                self.kept_bytes += batch.size_bytes - size_bytes
-                self._shrink()
-            if not shown.columns or shown.oldest_unix_ms < oldest_unix_ms:
-                return None
-            room_bytes -= batch.size_bytes  # what is shown is part of it
-            start = batch.base_offset + shown.first
-            first = offset - start
-            offset = min(end, batch.base_offset + shown.end)
-            last = offset - start
+            first, last = index - shown.first, min(end, shown.end) - shown.first
             found = [column[first:last] for column in shown.columns]
             if columns:
                 found = [[*one, *more] for one, more in zip(columns, found, strict=True)]
             columns = found
-        if room_bytes < 0 and sum(map(len, chain.from_iterable(columns))) > bytes_max:
-            return None
+            index = shown.end
         return columns
+
+    def _resize(self, partition: Partition, batch: CachedBatch, before_bytes: int) -> None:
+        """Count a batch, if it is kept, as it is now."""
+        if self._batches.get((partition.partition_id, batch.base_offset)) is batch:
+            self.kept_bytes += batch.size_bytes - before_bytes
+            self._shrink()
+
+    def _batch_of(self, partition: Partition, offset: int) -> CachedBatch | Unreadable | None:
+        """Return the batch of an offset without waiting; None when that is not possible."""
+        if offset < partition.log_start_offset:  # deleted, though it may still be cached
+            return Unreadable.GONE
+        batch = self._kept(partition, offset) or self._load(partition, offset)
+        if isinstance(batch, CachedBatch) and batch.needs_thread:
+            return None
+        return batch
 
     async def read(self, partition: Partition, offsets: Sequence[int]) -> list[Body]:
         """Return messages as ``find``, waiting for the disk and for large batches to be decoded.
@@ -166,11 +200,8 @@ class MessageCache:
     def _at(self, partition: Partition, offset: int) -> CachedBatch | None:
         """Return the batch of an offset, decoded if not ``needs_thread``, when it is kept."""
         batch = self._kept(partition, offset)
-        if batch is not None and batch.records is None and not batch.needs_thread:
-            size_bytes = batch.size_bytes
-            batch.decode()
-            self.kept_bytes += batch.size_bytes - size_bytes
-            self._shrink()
+        if batch is not None and not batch.needs_thread:
+            self.decode(partition, batch)
         return batch
 
     def _kept(self, partition: Partition, offset: int) -> CachedBatch | None:
@@ -196,6 +227,13 @@ class MessageCache:
         return None if batches is None else self._keep_read(partition, offset, batches)
 
     async def _read_one(self, partition: Partition, offset: int) -> Body:
+        batch = await self._read_batch_of(partition, offset)
+        return batch if isinstance(batch, Unreadable) else batch.find([offset], 0)[0]
+
+    async def _read_batch_of(
+        self, partition: Partition, offset: int
+    ) -> CachedBatch | Unreadable:
+        """Return the decoded batch of an offset, read from the disk if it must be."""
         batch: CachedBatch | Unreadable | None = self._kept(partition, offset)
         if batch is None:
             try:
@@ -205,11 +243,9 @@ class MessageCache:
             except (OffsetOutOfRange, TopicNotFound):
                 return Unreadable.GONE
             batch = self._keep_read(partition, offset, batches)
-        if isinstance(batch, Unreadable):
-            return batch
-        if batch.needs_thread:
+        if isinstance(batch, CachedBatch) and batch.needs_thread:
             batch = await self._decode_large(partition, offset, batch)
-        return batch.find([offset], 0)[0]
+        return batch
 
     async def _decode_large(
         self, partition: Partition, offset: int, batch: CachedBatch
@@ -220,10 +256,7 @@ class MessageCache:
             if batch.needs_thread:
                 size_bytes = batch.size_bytes
                 await batch.decode_beside()
-                place = (partition.partition_id, batch.base_offset)
-                if self._batches.get(place) is batch:
-                    self.kept_bytes += batch.size_bytes - size_bytes
-                    self._shrink()
+                self._resize(partition, batch, size_bytes)
         return batch
 
     def _keep_read(
@@ -284,3 +317,19 @@ class MessageCache:
         del shelf[bisect_right(shelf, base_offset) - 1]
         if not shelf:
             del self._shelves[partition_id]
+
+
+def _add_found(
+    found: list[FoundRange],
+    partition: Partition,
+    taken: TakenRange,
+    start: int,
+    batch: CachedBatch | Unreadable,
+) -> int:
+    """Add the part of a range that a batch has, from ``start`` on; return its end."""
+    end = start + 1
+    if isinstance(batch, CachedBatch):
+        end = min(taken.offsets.stop, batch.last_offset + 1)
+    _, attempt, first_taken_unix_ms = taken
+    found.append(FoundRange(partition, range(start, end), attempt, first_taken_unix_ms, batch))
+    return end

@@ -3,14 +3,14 @@
 A queue is a topic and a queue group that competes for its messages. All spans are milliseconds.
 """
 
-from enum import Enum
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from pydantic import Field
 
 from features.queue.model import Order
-from features.queue.model import Result as Result  # noqa: PLC0414 - for plug-ins, which call ``settle``
+from features.queue.model import Outcome as Outcome  # noqa: PLC0414 - for plug-ins, which call ``settle``
+from features.queue.model import Result as Result  # noqa: PLC0414
 from gateway.config.base import FrozenConfig
 from gateway.model import DEFAULT_GROUP as DEFAULT_GROUP  # noqa: PLC0414 - a word of queues
 from gateway.model import Record
@@ -78,11 +78,3 @@ class Delivery(NamedTuple):
     def delivery_id(self) -> DeliveryId:
         """Id for settling the message."""
         return DeliveryId(self.number, self.record.offset, self.attempt)
-
-
-class Outcome(Enum):
-    """Outcome of a message, given by its receiver."""
-
-    ACK = "ack"
-    RELEASE = "release"  # back to the queue, at once or when a delay is over
-    REJECT = "reject"  # to the dead letters, or dropped where there are none

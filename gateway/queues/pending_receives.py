@@ -7,9 +7,9 @@ from typing import Protocol
 from gateway.clock import Clock
 from gateway.deadlines import Deadlines
 from gateway.errors import Overloaded
-from gateway.queues.model import Delivery
+from gateway.queues.delivered_ranges import DeliveredRange
 
-OnDeliveries = Callable[[list[Delivery]], None]
+OnRanges = Callable[[list[DeliveredRange]], None]
 
 
 class ReceiveQueue(Protocol):
@@ -43,11 +43,11 @@ class PendingReceive:
         bytes_max: int,
         lease_ms: int,
         holder: int,
-        on_done: OnDeliveries,
+        on_done: OnRanges,
         on_failed: Callable[[], None] | None = None,
     ) -> None:
         self._home = home
-        self._on_done: OnDeliveries | None = on_done
+        self._on_done: OnRanges | None = on_done
         self._on_failed = on_failed
         self.messages_max = messages_max
         self.bytes_max = bytes_max
@@ -73,13 +73,13 @@ class PendingReceive:
             self._home.leave(self)
             self.finish([])
 
-    def finish(self, deliveries: list[Delivery]) -> None:
-        """Answer with deliveries."""
+    def finish(self, ranges: list[DeliveredRange]) -> None:
+        """Answer with messages."""
         on_done, self._on_done = self._on_done, None
         if on_done is None:
             return
         try:
-            on_done(deliveries)
+            on_done(ranges)
         except Exception:  # a bug: its caller must not wait for ever
             if self._on_failed is not None:
                 self._on_failed()

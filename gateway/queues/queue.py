@@ -2,35 +2,30 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final
 
 from features.fairness import Fairness
 from features.queue.lane import Lane
-from features.queue.model import BY_TIME, Counts, Policy
+from features.queue.model import BY_TIME, Counts, Policy, SettledRange
 from gateway.errors import NotLeader
 from gateway.model import Record, TopicName
 from gateway.partition import Partition
-from gateway.queues.contiguous import ContiguousMessages, Show
-from gateway.queues.lanes import QueueContext, QueueLane
-from gateway.queues.message_cache import Unreadable
-from gateway.queues.model import DeliveryId, EarlierDelay, Outcome, QueueRow
-from gateway.queues.pending_receives import OnDeliveries, PendingReceive, PendingReceives
+from gateway.queues.browsing import Browsed, browse, get_record
+from gateway.queues.delivered_ranges import DeliveredRange, deliveries_of
+from gateway.queues.lanes import QueueContext, QueueLane, policy_of
+from gateway.queues.model import Delivery, DeliveryId, EarlierDelay, Outcome, QueueRow
+from gateway.queues.pending_receives import OnRanges, PendingReceive, PendingReceives
 from gateway.queues.purge_offsets import PURGED, PurgeGate, parse_purged
 from gateway.queues.receivers import Receivers
-from gateway.queues.settling import OnSettled, Settler
+from gateway.queues.settling import OnRangesSettled, OnSettled, Settler
+from gateway.queues.shown_forms import Columns, Show
 from gateway.slots import partition_for_key
 from gateway.storage import OnDone
 from gateway.topics.manager import Topic
 
 BROWSED_MAX: Final = 1_000  # of one call
 
-
-class Browsed(NamedTuple):
-    """A browsed message; ``state`` as in ``Lane.browse``."""
-
-    number: int
-    state: str
-    record: Record
+OnDeliveries = Callable[[list[Delivery]], None]
 
 
 class Queue:
@@ -111,17 +106,7 @@ class Queue:
     @property
     def policy(self) -> Policy:
         """Policy of the lanes. Without a dead-letter topic, attempts are not limited."""
-        settings = self.settings
-        target = settings.dead_letter_topic
-        is_there = not target or self._context.mover.is_there(
-            TopicName(self.name.namespace, target)
-        )
-        return Policy(
-            settings.order,
-            settings.attempts_max if is_there else 0,
-            self._context.config.lookahead,
-            settings.in_flight_max,
-        )
+        return policy_of(self._context, self.name.namespace, self.settings)
 
     # --- sending
 
@@ -161,6 +146,31 @@ class Queue:
         internal error prevents an answer. The messages are leased for ``lease_ms`` (by default
         the queue's), or until its ``holder`` ends. Error: ``Overloaded`` when too many wait.
         """
+        return self.receive_ranges(
+            messages_max,
+            bytes_max=bytes_max,
+            on_done=lambda ranges: on_done(self.deliveries_of(ranges)),
+            lease_ms=lease_ms,
+            wait_ms=wait_ms,
+            holder=holder,
+            on_failed=on_failed,
+        )
+
+    def receive_ranges(  # noqa: PLR0913 - by keyword
+        self,
+        messages_max: int,
+        *,
+        bytes_max: int,
+        on_done: OnRanges,
+        lease_ms: int | None = None,
+        wait_ms: int = 0,
+        holder: int = BY_TIME,
+        on_failed: Callable[[], None] | None = None,
+    ) -> PendingReceive | None:
+        """Do as ``receive``; ``on_done`` gets ranges with their stored batches, not each message.
+
+        ``records_of`` and ``shown_of`` return what is in them.
+        """
         if wait_ms > 0:
             self._pending_receives.check_room()
         lease_ms = self.settings.lease_ms if lease_ms is None else lease_ms
@@ -169,24 +179,23 @@ class Queue:
         )
         return self._receivers.receive(receiver, min(wait_ms, self._context.config.wait_ms_max))
 
-    def receive_contiguous(
-        self,
-        count: int,
-        *,
-        bytes_max: int,
-        show: Show,
-        lease_ms: int | None = None,
-        column: int | None = None,
-    ) -> ContiguousMessages | None:
-        """Hand out ``count`` contiguous messages, in the common case.
+    def records_of(self, delivered: DeliveredRange) -> Sequence[Record]:
+        """Return the records of a range, in order."""
+        self._context.message_cache.decode(delivered.partition, delivered.batch)
+        return delivered.batch.records_of(delivered.offsets)
 
-        Return None, with nothing changed, in any other case; call ``receive`` then. A given
-        ``column`` of what is shown must not be empty. See ``gateway.queues.contiguous``.
+    def shown_of(self, delivered: DeliveredRange, show: Show) -> Columns | None:
+        """Return a range in a protocol's own form, None when one of its messages is not plain.
+
+        The form is made once for a batch, and kept with it: see ``gateway.queues.shown_forms``.
         """
-        lease_ms = self.settings.lease_ms if lease_ms is None else lease_ms
-        return self._receivers.receive_contiguous(
-            count, bytes_max=bytes_max, lease_ms=lease_ms, show=show, column=column
-        )
+        return self._context.message_cache.show(delivered, show)
+
+    def deliveries_of(self, ranges: Sequence[DeliveredRange]) -> list[Delivery]:
+        """Return the messages of ranges one by one, in order."""
+        return [
+            delivery for one in ranges for delivery in deliveries_of(one, self.records_of(one))
+        ]
 
     @property
     def waiting_count(self) -> int:
@@ -217,16 +226,34 @@ class Queue:
         """
         self._settler.settle(items, on_done, delay_ms=delay_ms, reason=reason)
 
-    def ack_contiguous(
-        self, number: int, offsets: range, attempt: int, on_done: OnDone
-    ) -> bool:
-        """Acknowledge messages of ``receive_contiguous`` if all are still in flight.
+    def holds(self, number: int, offsets: range, attempt: int, *, holder: int) -> bool:
+        """Return whether all of contiguous messages are in flight, with that attempt and holder.
 
-        Otherwise nothing changes and it returns False; call ``settle`` for one result each.
-        ``on_done`` runs once it is durable, or with an error when nothing counts; never before
-        this returns.
+        ``number``: of the partition.
         """
-        return self._settler.ack_contiguous(number, offsets, attempt, on_done)
+        lane = self._settler.lanes.get(number)
+        return lane is not None and lane.lane.holds(offsets, attempt, holder=holder)
+
+    def settle_ranges(
+        self,
+        number: int,
+        ranges: Sequence[SettledRange],
+        on_done: OnRangesSettled,
+        *,
+        holder: int = BY_TIME,
+        delay_ms: int = 0,
+        reason: str = "rejected",
+    ) -> None:
+        """Settle contiguous messages of a partition, each range with its own outcome.
+
+        ``on_done`` gets the number of messages of each range that the holder had in flight by
+        that attempt, which are settled; others stay as they are. ``holds`` tells before whether
+        that will be all: nothing changes in between within a turn of the loop. Otherwise as
+        ``settle``.
+        """
+        self._settler.settle_ranges(
+            number, ranges, on_done, holder=holder, delay_ms=delay_ms, reason=reason
+        )
 
     def extend(
         self,
@@ -251,7 +278,7 @@ class Queue:
         gate = PurgeGate(len(self.lanes), on_done)
         self.purged_ends = tuple(lane.partition.stable_end for lane in self.lanes)
         for lane in self.lanes:
-            lane.done_then(lane.lane.purge(lane.partition.stable_end), gate.one)
+            lane.done(lane.lane.purge(lane.partition.stable_end), gate.one)
             lane.feed_more()
         if not self.lanes:
             self._context.loop.call_soon(on_done, None)
@@ -260,9 +287,6 @@ class Queue:
 
     def counts(self) -> Counts:
         """Return the number of messages by state."""
-        if len(self.lanes) == 1:
-            lane = self.lanes[0]
-            return lane.lane.counts(lane.partition.stable_end)
         counts = [lane.lane.counts(lane.partition.stable_end) for lane in self.lanes]
         return Counts(*map(sum, zip(*counts, strict=True))) if counts else Counts(0, 0, 0)
 
@@ -282,35 +306,13 @@ class Queue:
         ``from_offsets``: start by number of the partition; others begin at the lowest message
         not settled. At most ``BROWSED_MAX``. Errors: ``StorageUnavailable``.
         """
-        found: list[Browsed] = []
-        left = min(count, BROWSED_MAX)
-        starts = from_offsets or {}
-        for lane in self.lanes:
-            start = starts.get(lane.number, lane.lane.floor)
-            end = lane.partition.stable_end
-            places = lane.lane.browse_there(start, end, left - len(found))
-            bodies = await self._context.message_cache.read(
-                lane.partition, [place[0] for place in places]
-            )
-            found += [
-                Browsed(lane.number, state, body)
-                for (_, state), body in zip(places, bodies, strict=True)
-                if not isinstance(body, Unreadable)
-            ]
-            if len(found) >= left:
-                break
-        return found
+        most = min(count, BROWSED_MAX)
+        return await browse(self._context, self.lanes, most, from_offsets or {})
 
     async def get(self, number: int, offset: int) -> Record | None:
         """Return a message by partition and offset, whatever its state, or None."""
         lane = self._settler.lanes.get(number)
-        if lane is None:
-            return None
-        partition = lane.partition
-        if not partition.log_start_offset <= offset < partition.stable_end:
-            return None
-        body = (await self._context.message_cache.read(partition, (offset,)))[0]
-        return None if isinstance(body, Unreadable) else body
+        return None if lane is None else await get_record(self._context, lane, offset)
 
     # --- for the manager, and for lanes
 

@@ -15,11 +15,10 @@ import structlog
 
 from features.queue.model import DEAD_MAX, Order
 from gateway.errors import GatewayError
-from gateway.queues.contiguous import ContiguousMessages, Show
-from gateway.queues.delivery_filter import DeliveryFilter, Part, oldest_kept
+from gateway.queues.delivered_ranges import DeliveredRange
+from gateway.queues.delivery_filter import DeliveryFilter, FoundPart, TakenPart
 from gateway.queues.lanes import QueueContext, QueueLane
-from gateway.queues.message_cache import Body
-from gateway.queues.model import Delivery, QueueSettings
+from gateway.queues.model import QueueSettings
 from gateway.queues.pending_receives import PendingReceive, PendingReceives
 
 TRIES_MAX: Final = 16  # takes in one step of the loop to find a message that has not expired
@@ -81,36 +80,6 @@ class Receivers:
             receiver.is_waiting = True
             self._waiting[receiver] = None
         return receiver
-
-    def receive_contiguous(
-        self, count: int, *, bytes_max: int, lease_ms: int, show: Show, column: int | None
-    ) -> ContiguousMessages | None:
-        """Hand out ``count`` contiguous messages; else change nothing and return None.
-
-        Call ``receive`` then. The columns have at most ``bytes_max``, and the given ``column``
-        has no empty element.
-        """
-        if self._waiting:
-            return None
-        self._come_up_to_now()
-        if not self._active:
-            return None
-        lane = next(iter(self._active))
-        row = lane.lane.next_contiguous(count)
-        if row is None or self._room(count) < count:
-            return None
-        context = self._context
-        oldest_unix_ms = oldest_kept(context.clock, self.settings.retention_ms)
-        shown = context.message_cache.find_shown(
-            lane.partition, row, show, oldest_unix_ms, bytes_max=bytes_max
-        )
-        if shown is None or (column is not None and not all(shown[column])):
-            return None
-        taken_unix_ms = lane.take_contiguous(count, lease_ms)
-        context.counters.delivered += count
-        if len(self._active) > 1:
-            self._active.move_to_end(lane)
-        return ContiguousMessages(lane.number, row, shown, taken_unix_ms)
 
     def leave(self, receiver: PendingReceive) -> None:
         """Forget a cancelled receive."""
@@ -203,18 +172,16 @@ class Receivers:
                 if self._met_dead_count >= DEAD_MAX:
                     break
                 continue
-            bodies: list[list[Body]] = []
+            found_parts: list[FoundPart] = []
             for lane, taken in parts:
-                found = self._context.message_cache.find(
-                    lane.partition, [one[0] for one in taken]
-                )
+                found = self._context.message_cache.find_ranges(lane.partition, taken)
                 if found is None:
                     self._context.start(self._read(receiver, parts))
                     return _Found.SOMETHING
-                bodies.append(found)
-            deliveries = self._sift(receiver, parts, bodies)
-            if deliveries:
-                receiver.finish(deliveries)
+                found_parts.append((lane, found))
+            delivered = self._filter(receiver, found_parts)
+            if delivered:
+                receiver.finish(delivered)
                 return _Found.SOMETHING
         self._look_again()
         return _Found.PERHAPS
@@ -224,14 +191,15 @@ class Receivers:
         self._is_looking = True
         self.schedule()
 
-    def _take(self, receiver: PendingReceive) -> list[Part]:
+    def _take(self, receiver: PendingReceive) -> list[TakenPart]:
         """Take messages of the lanes in turn, of quiet tenants first."""
         self._come_up_to_now()
         wanted = self._room(receiver.messages_max)
-        parts: list[Part] = []
-        if len(self._active) > 1 and self.settings.order is Order.FAIR:
-            wanted = self._take_some(receiver, wanted, parts, quiet_only=True)
-        self._take_some(receiver, wanted, parts, quiet_only=False)
+        parts: list[TakenPart] = []
+        if self._active:
+            if len(self._active) > 1 and self.settings.order is Order.FAIR:
+                wanted = self._take_some(receiver, wanted, parts, quiet_only=True)
+            self._take_some(receiver, wanted, parts, quiet_only=False)
         return parts
 
     def _come_up_to_now(self) -> None:
@@ -240,28 +208,31 @@ class Receivers:
             lane.come_up_to_now(now)
 
     def _take_some(
-        self, receiver: PendingReceive, wanted: int, parts: list[Part], *, quiet_only: bool
+        self, receiver: PendingReceive, wanted: int, parts: list[TakenPart], *, quiet_only: bool
     ) -> int:
         active = self._active
         now = self._context.clock.steady_unix_ms()
         for lane in tuple(active):
             if wanted <= 0:
                 break
-            taken, effects = lane.lane.take(
+            taken, effects = lane.lane.take_ranges(
                 wanted,
                 holder=receiver.holder,
                 lease_ms=receiver.lease_ms,
                 now=now,
                 quiet_only=quiet_only,
             )
+            count = 0
             if taken:
                 parts.append((lane, taken))
-            if len(taken) < wanted and not (quiet_only or effects.dead):
+                for one in taken:
+                    count += len(one.offsets)
+            if count < wanted and not (quiet_only or effects.dead):
                 del active[lane]  # until it wakes us
             else:
                 active.move_to_end(lane)
             self._met_dead_count += len(effects.dead)  # there may be others behind them
-            wanted -= len(taken)
+            wanted -= count
             lane.done(effects)
             lane.feed_more()
         return wanted
@@ -278,7 +249,7 @@ class Receivers:
         in_flight = sum(lane.lane.counts(lane.partition.stable_end)[1] for lane in lanes)
         return min(messages_max, in_flight_max - in_flight)
 
-    async def _read(self, receiver: PendingReceive, parts: list[Part]) -> None:
+    async def _read(self, receiver: PendingReceive, parts: list[TakenPart]) -> None:
         """Read taken messages from the disk, then deliver them."""
         try:
             await self._read_for(receiver, parts)
@@ -288,13 +259,13 @@ class Receivers:
             receiver.fail()
             self._sifter.release_taken(parts, delay_ms=RETRY_MS)
 
-    async def _read_for(self, receiver: PendingReceive, parts: list[Part]) -> None:
+    async def _read_for(self, receiver: PendingReceive, parts: list[TakenPart]) -> None:
         context = self._context
-        deliveries: list[Delivery] = []
+        delivered: list[DeliveredRange] = []
         try:
             async with context.cold_reads:
-                bodies = [
-                    await context.message_cache.read(lane.partition, [one[0] for one in taken])
+                found_parts = [
+                    (lane, await context.message_cache.read_ranges(lane.partition, taken))
                     for lane, taken in parts
                 ]
         except GatewayError as error:
@@ -308,22 +279,24 @@ class Receivers:
             if receiver.is_done or self._is_closed:
                 self._sifter.release_taken(parts)
             else:
-                deliveries = self._sift(receiver, parts, bodies)
+                delivered = self._filter(receiver, found_parts)
         if (
-            deliveries
+            delivered
             or receiver.is_done
             or self._is_closed
             or not self._pending_receives.has(receiver)
         ):
             self._pending_receives.end(receiver)
-            receiver.finish(deliveries)
+            receiver.finish(delivered)
         else:
             self._wait_on(receiver)
             self._look_again()
 
-    def _sift(
-        self, receiver: PendingReceive, parts: list[Part], bodies: list[list[Body]]
-    ) -> list[Delivery]:
-        deliveries = self._sifter.filter_taken(parts, bodies, receiver.bytes_max, self.settings)
-        self._context.counters.delivered += len(deliveries)
-        return deliveries
+    def _filter(
+        self, receiver: PendingReceive, found_parts: list[FoundPart]
+    ) -> list[DeliveredRange]:
+        delivered = self._sifter.filter_found(found_parts, receiver.bytes_max, self.settings)
+        counters = self._context.counters
+        for one in delivered:
+            counters.delivered += len(one.offsets)
+        return delivered

@@ -20,6 +20,7 @@ from typing import Final, Literal, Protocol
 from uuid import uuid4
 
 from features.dead_letter import origin
+from features.queue.delivery import each_taken
 from features.queue.model import Effects, Result, Taken
 from gateway.coalescer import ROUND_BYTES_MAX
 from gateway.errors import (
@@ -221,7 +222,10 @@ class Redrives:
             return 0
         context = self._context
         now = context.clock.steady_unix_ms()
-        taken, effects = lane.lane.take(wanted, holder=holder, lease_ms=LEASE_MS, now=now)
+        ranges, effects = lane.lane.take_ranges(
+            wanted, holder=holder, lease_ms=LEASE_MS, now=now
+        )
+        taken = each_taken(ranges)
         lane.done(effects)
         lane.feed_more()
         if not taken:

@@ -1,15 +1,15 @@
 """Settling and extending of deliveries in batches, answered when all are durable."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from features.queue.model import Effects, Result
+from features.queue.model import Effects, Result, SettledRange
 from gateway.errors import StorageUnavailable
 from gateway.queues.lanes import QueueContext, QueueLane
 from gateway.queues.model import DeliveryId, Outcome
 from gateway.storage import OnDone
 
+OnRangesSettled = Callable[[list[int], StorageUnavailable | None], None]
 OnSettled = Callable[[list[Result], StorageUnavailable | None], None]
 Ids = list[tuple[int, int]]  # offset, attempt
 
@@ -68,13 +68,53 @@ class _Acked:
 
     def arrived(self, error: StorageUnavailable | None) -> None:
         """Finish the batch; after an error, acknowledged messages are in flight again."""
-        lane = self._lane
-        if error is None:
-            lane.lane.kept(self._ack_number)
-        else:
-            lane.lane.put_back(list(self._acked))
-            lane.done(Effects(wake=True))  # its floor is lower, and some may wait to go again
+        _end_ack(self._lane, self._ack_number, error, self._acked)
         self._on_done(error)
+
+
+class _RangeAnswer:
+    """Answer to one call of ``settle_ranges``; it waits for the journal, and for moves."""
+
+    __slots__ = (
+        "_counts",
+        "_done",
+        "_error",
+        "_lane",
+        "_on_done",
+        "_ranges",
+        "ack_number",
+        "waits_for",
+    )
+
+    def __init__(
+        self,
+        lane: QueueLane,
+        ranges: Sequence[SettledRange],
+        counts: list[int],
+        done: Sequence[range],
+        on_done: OnRangesSettled,
+    ) -> None:
+        self._lane = lane
+        self._ranges = ranges
+        self._counts = counts
+        self._done = done
+        self._on_done = on_done
+        self._error: StorageUnavailable | None = None
+        self.ack_number = 0
+        self.waits_for = 1
+
+    def kept(self, error: StorageUnavailable | None) -> None:
+        """See what became of the journal entry; acknowledged messages go on if it is not kept."""
+        if self._done:
+            _end_ack(self._lane, self.ack_number, error, _ids_of(self._done, self._ranges))
+        self.arrived(error)
+
+    def arrived(self, error: StorageUnavailable | None) -> None:
+        """Answer when nothing is left to wait for."""
+        self._error = error or self._error
+        self.waits_for -= 1
+        if not self.waits_for:
+            self._on_done(self._counts, self._error)
 
 
 class _Group:
@@ -131,19 +171,39 @@ class Settler:
         self._on_freed()
         batch.end_call(self._context.loop)
 
-    def ack_contiguous(
-        self, number: int, offsets: range, attempt: int, on_done: OnDone
-    ) -> bool:
-        """See ``Queue.ack_contiguous``."""
+    def settle_ranges(
+        self,
+        number: int,
+        ranges: Sequence[SettledRange],
+        on_done: OnRangesSettled,
+        *,
+        holder: int,
+        delay_ms: int,
+        reason: str,
+    ) -> None:
+        """See ``Queue.settle_ranges``."""
         lane = self.lanes.get(number)
         if lane is None:
-            return False
-        ids = zip(offsets, repeat(attempt))  # to be looked at if it is not kept
-        acked = _Acked(lane, ids, lane.lane.ack_number + 1, on_done)  # the one that follows
-        if not lane.ack_contiguous(offsets, attempt, acked.arrived):
-            return False
+            self._context.loop.call_soon(on_done, [0] * len(ranges), None)
+            return
+        counts, effects = lane.lane.settle_ranges(
+            ranges,
+            holder=holder,
+            now=self._context.clock.steady_unix_ms(),
+            delay_ms=delay_ms,
+            reason=reason,
+        )
+        dead, effects.dead = effects.dead, []
+        answer = _RangeAnswer(lane, ranges, counts, effects.done, on_done)
+        if effects.done:
+            answer.ack_number = lane.lane.ack_number
+            for one in effects.done:
+                self._context.counters.settled += len(one)
+        if dead:
+            answer.waits_for = 2
+            self._context.mover.move_dead(lane, dead, answer.arrived)
+        lane.done(effects, answer.kept)
         self._on_freed()
-        return True
 
     def extend(
         self,
@@ -184,7 +244,7 @@ class Settler:
             acked = [one for one, result in found if result is Result.DONE]
         self._context.counters.settled += len(acked)
         done = _Acked(lane, acked, lane.lane.ack_number, batch.arrived)
-        lane.done_then(effects, done.arrived)
+        lane.done(effects, done.arrived)
 
     def _reject(self, lane: QueueLane, group: _Group, batch: _SettleBatch, reason: str) -> None:
         """Settle a rejected message once it has moved."""
@@ -210,4 +270,31 @@ class Settler:
             lane.done(effects)
         else:
             batch.wait()
-            lane.done_then(effects, batch.arrived)
+            lane.done(effects, batch.arrived)
+
+
+def _ids_of(done: Sequence[range], ranges: Sequence[SettledRange]) -> Iterator[tuple[int, int]]:
+    """Yield (offset, attempt) of acknowledged messages, which are among ``ranges``."""
+    attempts = {
+        offset: attempt
+        for offsets, attempt, outcome in ranges
+        if outcome is Outcome.ACK
+        for offset in offsets
+    }
+    for part in done:
+        for offset in part:
+            yield offset, attempts[offset]
+
+
+def _end_ack(
+    lane: QueueLane,
+    ack_number: int,
+    error: StorageUnavailable | None,
+    acked: Iterable[tuple[int, int]],
+) -> None:
+    """Forget acknowledged messages; after an error they are in flight again."""
+    if error is None:
+        lane.lane.kept(ack_number)
+    else:
+        lane.lane.put_back(list(acked))
+        lane.done(Effects(wake=True))  # its floor is lower, and some may wait to go again

@@ -56,7 +56,7 @@ class RecordRun:
     records take in a batch. ``base_offset`` is that of the first record, the others follow
     without a gap; it is -1 until the coalescer has appended the run. A run is appended once.
     With ``deliver_at_unix_ms`` its records wait until then, and have no offset before.
-    ``shown`` is for queues, see ``gateway.queues.contiguous.ShownRun``; it may be set later.
+    ``shown`` is for queues, see ``gateway.queues.shown_forms.ShownRun``; it may be set later.
     """
 
     __slots__ = (

@@ -13,15 +13,16 @@ a crash open messages stay with the kept sessions whose journal has them; the ot
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, repeat
+from itertools import repeat
 from typing import Final, NamedTuple, Protocol
 
 from adapters.mqtt.inflight.outbox import Settled, Unsettled
 from adapters.mqtt.ports import FeedPort, GroupPort, SessionPort
 from adapters.mqtt.reading.feed_set import FeedSet
 from adapters.mqtt.wire import EXACTLY_ONCE
+from features.queue.journal import entry_of
 from features.queue.lane import Lane
-from features.queue.model import Effects, Policy, Run, Taken
+from features.queue.model import Effects, Policy, Run
 from gateway.clock import Clock
 from gateway.coalescer import Part
 from gateway.errors import StorageUnavailable
@@ -98,18 +99,18 @@ class ShareLane:
         """
         now = self._lanes.clock.steady_unix_ms()
         self.lane.feed((Run(first_offset, first_offset + count - 1, None),), now)
-        taken, effects = self.lane.take(count, holder=holder, lease_ms=LEASE_MS, now=now)
-        self._lanes.note(self, effects)
-        if len(taken) == count:
-            return [Piece(first_offset, count, 1)]
-        return _pieces(taken)
+        return self._take(count, holder, now)
 
     def take_returned(self, count: int, holder: int) -> list[Piece]:
         """Hand out the lowest of what was given back."""
-        now = self._lanes.clock.steady_unix_ms()
-        taken, effects = self.lane.take(count, holder=holder, lease_ms=LEASE_MS, now=now)
+        return self._take(count, holder, self._lanes.clock.steady_unix_ms())
+
+    def _take(self, count: int, holder: int, now: int) -> list[Piece]:
+        ranges, effects = self.lane.take_ranges(
+            count, holder=holder, lease_ms=LEASE_MS, now=now
+        )
         self._lanes.note(self, effects)
-        return _pieces(taken)
+        return [Piece(one.start, len(one), attempt) for one, attempt, _ in ranges]
 
     def done(self, ids: Sequence[tuple[int, int]]) -> None:
         """Settle messages, as (offset, attempt)."""
@@ -223,14 +224,15 @@ class ShareLanes:
 
     def note(self, lane: ShareLane, effects: Effects) -> None:
         """Record a change in this turn, unless the group ends with the node."""
-        if effects.journal is None:
+        entry = entry_of(effects)
+        if entry is None:
             return
         group = lane.group
         if not group.is_kept:
             lane.is_ahead = True
             return
         self._pend(lane)
-        self._pending[lane] += effects.journal
+        self._pending[lane] += entry
 
     def keep(self, group: LaneGroup) -> None:
         """The group outlives its connections from now on: have it written down."""
@@ -345,15 +347,6 @@ def ids_of(first_offset: int, length: int, attempt: int) -> list[tuple[int, int]
     """Return the ids of messages in a row, as ``Lane.ack`` wants them."""
     offsets = range(first_offset, first_offset + length)
     return list(zip(offsets, repeat(attempt, length), strict=True))
-
-
-def _pieces(taken: Sequence[Taken]) -> list[Piece]:
-    rows = groupby(enumerate(taken), lambda one: (one[1].attempt, one[1].offset - one[0]))
-    pieces = []
-    for (attempt, _), members in rows:
-        offsets = [one.offset for _, one in members]
-        pieces.append(Piece(offsets[0], len(offsets), attempt))
-    return pieces
 
 
 def _lane_id(feed: FeedPort, written: str) -> bytes:

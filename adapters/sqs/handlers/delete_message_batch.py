@@ -11,6 +11,7 @@ from adapters.sqs.messages.contiguous_json import all_deleted_body
 from adapters.sqs.messages.receipt_handles import Receipt
 from adapters.sqs.messages.settlement import OnSettled, serve_batch
 from adapters.sqs.messages.visibility import delete_error
+from features.queue.model import BY_TIME, SettledRange
 from gateway.auth.ports import Operation
 from gateway.errors import StorageUnavailable
 from gateway.queues.model import Outcome
@@ -51,16 +52,21 @@ def _delete_contiguous(
     """Delete the contiguous messages of one receive; False if the handles are not exactly those."""
     receipts = node.messages.receipt_handles_of(queue)
     contiguous = receipts.decode_contiguous([entry["ReceiptHandle"] for entry in entries])
-    return contiguous is not None and queue.ack_contiguous(
-        contiguous.number,
-        contiguous.offsets,
-        contiguous.attempt,
-        partial(_on_deleted, call, entries),
-    )
+    if contiguous is None:
+        return False
+    number, offsets, attempt, _ = contiguous
+    if not queue.holds(number, offsets, attempt, holder=BY_TIME):
+        return False
+    settled = (SettledRange(offsets, attempt, Outcome.ACK),)
+    queue.settle_ranges(number, settled, partial(_on_deleted, call, entries))
+    return True
 
 
 def _on_deleted(
-    call: Call, entries: Sequence[Params], error: StorageUnavailable | None
+    call: Call,
+    entries: Sequence[Params],
+    _counts: Sequence[int],
+    error: StorageUnavailable | None,
 ) -> None:
     if error is None:
         call.reply_json(all_deleted_body([entry["Id"] for entry in entries]))

@@ -5,24 +5,16 @@ from typing import TYPE_CHECKING, Final
 from adapters.sqs.call import Call, Params
 from adapters.sqs.errors import invalid_parameter
 from adapters.sqs.mapping import MS_PER_S
-from adapters.sqs.messages.contiguous_json import (
-    SYSTEM_ATTRIBUTES,
-    attributes_json,
-    plain_columns,
-    receive_body,
-)
 from adapters.sqs.messages.outgoing import check_id
-from adapters.sqs.messages.receive_request import RECEIVE_BYTES_MAX, ReceiveRequest
-from adapters.sqs.messages.received import NO_ATTRIBUTES, AttributeSelection, parse_selection
+from adapters.sqs.messages.receive_request import ReceiveRequest
+from adapters.sqs.messages.received import parse_selection
 from adapters.sqs.messages.visibility import check_timeout
 from adapters.sqs.queues.queue_rules import QueueRules
 from adapters.sqs.text import quote
 from gateway.auth.ports import Operation
-from gateway.queues.contiguous import FIRST_ATTEMPT
 
 if TYPE_CHECKING:
     from adapters.sqs.node import SqsNode
-    from gateway.queues.manager import Queue
 
 ACTION: Final = "ReceiveMessage"
 MESSAGES_MAX: Final = 10
@@ -41,13 +33,6 @@ def handle(call: Call, node: "SqsNode") -> None:
         check_timeout(lease_s)
     lease_ms = None if lease_s is None else lease_s * MS_PER_S
     selection, count, wait_ms = parse_selection(params), _count(params), _wait_ms(params, rules)
-    if (
-        attempt_id is None
-        and call.is_json
-        and (selection is NO_ATTRIBUTES or not rules.is_fifo)
-        and _answer_contiguous(call, node, queue, count, lease_ms, selection)
-    ):
-        return
     receiving = ReceiveRequest(
         call,
         node,
@@ -66,37 +51,6 @@ def handle(call: Call, node: "SqsNode") -> None:
             node.messages.run(call, receiving.repeat(attempt))
             return
     receiving.start()
-
-
-def _answer_contiguous(  # noqa: PLR0917 - called in one place
-    call: Call,
-    node: "SqsNode",
-    queue: "Queue",
-    count: int,
-    lease_ms: int | None,
-    selection: AttributeSelection,
-) -> bool:
-    """Answer with contiguous plain messages, the common case; False when there are others."""
-    with_attributes = selection is not NO_ATTRIBUTES
-    run = queue.receive_contiguous(
-        count,
-        bytes_max=RECEIVE_BYTES_MAX,
-        show=plain_columns,
-        lease_ms=lease_ms,
-        column=SYSTEM_ATTRIBUTES if with_attributes else None,
-    )
-    if run is None:
-        return False
-    attributes = None
-    if with_attributes:
-        attributes = attributes_json(
-            run.shown[SYSTEM_ATTRIBUTES], selection.system, run.taken_unix_ms
-        )
-    handles = node.messages.receipt_handles_of(queue).encode_contiguous(
-        run.number, run.offsets.start, count, FIRST_ATTEMPT, node.clock.steady_unix_ms()
-    )
-    call.reply_json(receive_body(run.shown, handles, attributes))
-    return True
 
 
 def _count(params: Params) -> int:

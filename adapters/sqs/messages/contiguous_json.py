@@ -8,7 +8,7 @@ once, for all receives.
 from base64 import b64encode
 from collections.abc import Sequence
 from operator import add
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
@@ -28,8 +28,12 @@ from adapters.sqs.text import to_text
 from gateway.auth.ports import ANONYMOUS
 from gateway.model import Record
 from gateway.partition import Partition
-from gateway.queues.contiguous import REFERENCE_BYTES, SHOWN_BYTES, Columns, ShownRun
+from gateway.queues.delivered_ranges import DeliveredRange
+from gateway.queues.shown_forms import REFERENCE_BYTES, SHOWN_BYTES, Columns, ShownRun
 from gateway.records.message_ids import message_ids
+
+if TYPE_CHECKING:
+    from gateway.queues.manager import Queue
 
 _ESCAPED: Final = bytes([*range(0x20), 0x22, 0x5C])  # JSON escapes them, or SQS refuses them
 _BETWEEN: Final = b'",\n  "'  # between two texts; inside a text a line feed is escaped
@@ -105,6 +109,25 @@ def plain_columns(partition: Partition, records: Sequence[Record]) -> Columns | 
         system_attributes,
         encodings,
     )
+
+
+def all_are_new(ranges: Sequence[DeliveredRange]) -> bool:
+    """Return whether all messages are received for the first time, and at one time."""
+    first_taken_unix_ms = ranges[0].first_taken_unix_ms
+    return all(
+        one.attempt == 1 and one.first_taken_unix_ms == first_taken_unix_ms for one in ranges
+    )
+
+
+def columns_of(queue: "Queue", ranges: Sequence[DeliveredRange]) -> Columns | None:
+    """Return ``plain_columns`` of received ranges, None when one of their messages is not plain."""
+    columns = queue.shown_of(ranges[0], plain_columns)
+    for one in ranges[1:]:
+        more = queue.shown_of(one, plain_columns)
+        if columns is None or more is None:
+            return None
+        columns = [[*some, *others] for some, others in zip(columns, more, strict=True)]
+    return columns
 
 
 def _stored_attributes_json(stored: StoredHeaders, sent_unix_ms: int) -> bytes:

@@ -21,6 +21,7 @@ from uuid import UUID
 
 from adapters.sqs.errors import RECEIPT_HANDLE_IS_INVALID, SqsError
 from adapters.sqs.text import quote
+from gateway.queues.delivered_ranges import DeliveredRange
 from gateway.queues.model import Delivery, DeliveryId
 
 HANDLE_CHARS: Final = 60
@@ -83,6 +84,28 @@ class ReceiptHandles:
                 number, record[0], end - start, attempt, received_unix_ms
             )
             handles += [handle.decode() for handle in encoded]
+            start = end
+        return handles
+
+    def encode_ranges(
+        self, ranges: Sequence[DeliveredRange], received_unix_ms: int
+    ) -> list[bytes]:
+        """Return the handles of ranges, in order; ranges that touch share a part."""
+        if len(ranges) == 1:
+            partition, offsets, attempt, _, _ = ranges[0]
+            return self.encode_contiguous(
+                partition.number, offsets.start, len(offsets), attempt, received_unix_ms
+            )
+        handles: list[bytes] = []
+        start = 0
+        for end in range(1, len(ranges) + 1):
+            first, last = ranges[start], ranges[end - 1]
+            if end < len(ranges) and _follows(last, ranges[end]):
+                continue
+            count = last.offsets.stop - first.offsets.start
+            handles += self.encode_contiguous(
+                first.number, first.offsets.start, count, first.attempt, received_unix_ms
+            )
             start = end
         return handles
 
@@ -174,6 +197,15 @@ def _contiguous_ends(deliveries: Sequence[Delivery]) -> list[int]:
     if deliveries:
         ends.append(len(deliveries))
     return ends
+
+
+def _follows(one: DeliveredRange, other: DeliveredRange) -> bool:
+    """Return whether a range continues another, in messages of the same attempt."""
+    return (
+        other.partition is one.partition
+        and other.offsets.start == one.offsets.stop
+        and other.attempt == one.attempt
+    )
 
 
 _new_receipt = cast(

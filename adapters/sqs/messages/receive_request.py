@@ -15,6 +15,13 @@ from adapters.sqs.mapping import (
     oversize_note,
     read_headers,
 )
+from adapters.sqs.messages.contiguous_json import (
+    SYSTEM_ATTRIBUTES,
+    all_are_new,
+    attributes_json,
+    columns_of,
+    receive_body,
+)
 from adapters.sqs.messages.receive_attempts import Attempt
 from adapters.sqs.messages.received import (
     NO_ATTRIBUTES,
@@ -28,6 +35,7 @@ from features.queue.model import Result as Settled
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, StorageUnavailable, as_value
 from gateway.model import TopicName
+from gateway.queues.delivered_ranges import DeliveredRange
 from gateway.queues.model import Delivery, DeliveryId, Outcome
 from gateway.records.message_ids import message_ids
 
@@ -86,19 +94,14 @@ class ReceiveRequest:
         self._revision = node.kernel.authorizer.revision
 
     def start(self) -> None:
-        """Take messages, or wait for some. Error: ``SqsError`` (OverLimit)."""
+        """Take messages, or wait for some. Errors: those of ``Queue.receive``."""
         wait_ms = 0
         if self._deadline_ms:
             wait_ms = max(self._deadline_ms - self._node.clock.monotonic_ms(), 0)
-        elif self._queue.is_full and not self._is_fifo:
-            # A waiting receive, or one of a FIFO queue, gets an empty answer instead.
-            raise SqsError(
-                OVER_LIMIT, "Too many messages of the queue are in flight; delete some first."
-            )
-        receiver = self._queue.receive(
+        receiver = self._queue.receive_ranges(
             self._count,
             bytes_max=RECEIVE_BYTES_MAX if self._call.is_json else XML_BYTES_MAX,
-            on_done=self._on_deliveries,
+            on_done=self._on_ranges,
             lease_ms=self._lease_ms,
             wait_ms=wait_ms,
             on_failed=self._on_failed,
@@ -106,14 +109,15 @@ class ReceiveRequest:
         if receiver is not None:
             self._call.on_gone = receiver.cancel
 
-    def _on_deliveries(self, deliveries: list[Delivery]) -> None:
-        if not deliveries:
-            self._call.reply({})
+    def _on_ranges(self, ranges: list[DeliveredRange]) -> None:
+        if not ranges:
+            self._answer_empty()
             return
-        if self._revision != self._node.kernel.authorizer.revision and self._is_refused(
-            deliveries
-        ):
+        if self._revision != self._node.kernel.authorizer.revision and self._is_refused(ranges):
             return
+        if self._call.is_json and self._attempt_id is None and self._answer_plain(ranges):
+            return  # the common case
+        deliveries = self._queue.deliveries_of(ranges)
         received_unix_ms = self._node.clock.steady_unix_ms()
         messages, oversize = self._show(deliveries, received_unix_ms)
         if oversize:
@@ -133,11 +137,42 @@ class ReceiveRequest:
             )
         self._call.reply({"Messages": messages})
 
-    def _is_refused(self, deliveries: Sequence[Delivery]) -> bool:
+    def _answer_empty(self) -> None:
+        """Answer without messages, or say that too many are in flight.
+
+        A receive that has waited, or one of a FIFO queue, gets an empty answer in any case.
+        """
+        if self._deadline_ms or self._is_fifo or not self._queue.is_full:
+            self._call.reply({})
+            return
+        text = "Too many messages of the queue are in flight; delete some first."
+        self._call.fail(SqsError(OVER_LIMIT, text))
+
+    def _answer_plain(self, ranges: Sequence[DeliveredRange]) -> bool:
+        """Answer with plain messages, as the cached batches have them; False for others."""
+        with_attributes = self._selection is not NO_ATTRIBUTES
+        if with_attributes and (self._is_fifo or not all_are_new(ranges)):
+            return False
+        columns = columns_of(self._queue, ranges)
+        if columns is None or (with_attributes and not all(columns[SYSTEM_ATTRIBUTES])):
+            return False
+        attributes = None
+        if with_attributes:
+            taken_unix_ms = ranges[0].first_taken_unix_ms
+            attributes = attributes_json(
+                columns[SYSTEM_ATTRIBUTES], self._selection.system, taken_unix_ms
+            )
+        receipts = self._node.messages.receipt_handles_of(self._queue)
+        handles = receipts.encode_ranges(ranges, self._node.clock.steady_unix_ms())
+        self._call.reply_json(receive_body(columns, handles, attributes))
+        return True
+
+    def _is_refused(self, ranges: Sequence[DeliveredRange]) -> bool:
         """Release messages whose receiver is not allowed any more, and refuse the call."""
         try:
             self._node.authorize_again(self._call, self._queue, Operation.READ)
         except SqsError as error:
+            deliveries = self._queue.deliveries_of(ranges)
             given_back = [(one.delivery_id, Outcome.RELEASE) for one in deliveries]
             self._queue.settle(given_back, _ignore)
             self._call.fail(as_value(error))
@@ -156,8 +191,6 @@ class ReceiveRequest:
             return
         try:
             self.start()
-        except SqsError as error:
-            self._call.fail(as_value(error))
         except GatewayError as error:
             self._call.fail(to_sqs_error(error))
 

@@ -7,9 +7,21 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from features.fairness import Fairness
-from features.queue import journal
+from features.queue.delivery import each_taken
+from features.queue.journal import entry_of
 from features.queue.lane import Lane
-from features.queue.model import AT_ONCE, BY_TIME, DEAD_MAX, Effects, Order, Policy, Result, Run
+from features.queue.model import (
+    AT_ONCE,
+    BY_TIME,
+    DEAD_MAX,
+    Effects,
+    Order,
+    Outcome,
+    Policy,
+    Result,
+    Run,
+    SettledRange,
+)
 from tests.features.queue.lane_model import (
     AHEAD,
     BACK,
@@ -19,6 +31,7 @@ from tests.features.queue.lane_model import (
     LaneModel,
     Message,
 )
+from tests.features.queue.lanes import taking
 
 KEYS = st.sampled_from([None, b"a", b"b", b"c"])
 PLACES = st.lists(st.integers(0, 1_000), min_size=1, max_size=4)
@@ -40,7 +53,6 @@ class LaneMachine(RuleBasedStateMachine):
         self.model = LaneModel(order, in_flight_max)
         self.now = 1_000
         self.ids: list[tuple[int, int]] = []  # all that were ever handed out
-        self.rows: list[range] = []  # that were handed out as one
         self.moving: set[int] = set()  # dead, and nobody has said what came of the move
         self.journal: list[tuple[bytes, bool]] = []
         self.append([*runs, (b"a", 3, 0), (b"b", 2, 0), (None, 2, 0)], hole=False)
@@ -51,10 +63,11 @@ class LaneMachine(RuleBasedStateMachine):
         self, effects: Effects, changed: Sequence[Message], *, may_be_lost: bool = False
     ) -> None:
         self.moving |= {dead.offset for dead in effects.dead}
-        if effects.journal is None:
+        entry = entry_of(effects)
+        if entry is None:
             assert not changed
             return
-        self.journal.append((effects.journal, may_be_lost))
+        self.journal.append((entry, may_be_lost))
         self.model.keep(changed)
 
     def pick(self, places: list[int]) -> list[tuple[int, int]]:
@@ -121,7 +134,8 @@ class LaneMachine(RuleBasedStateMachine):
             fairness=self.fairness,
             dead_max=dead_max,
         )
-        taken, effects = self.lane.take(
+        taken, effects = taking(
+            self.lane,
             count,
             holder=holder,
             lease_ms=lease_ms,
@@ -138,51 +152,90 @@ class LaneMachine(RuleBasedStateMachine):
         )
         self.ids += [(message.offset, message.attempt) for message in taken]
 
-    @rule(count=st.integers(1, 4), lease_ms=st.sampled_from([1, 100, 500]))
-    def take_contiguous(self, count: int, lease_ms: int) -> None:
-        row = self.lane.next_contiguous(count)
-        if row is None:
-            return
+    @rule(count=st.integers(1, 6))
+    def take_done(self, count: int) -> None:
+        in_flight_max, self.model.in_flight_max = self.model.in_flight_max, 1_000
+        open_max = 2 * in_flight_max
         expected, dead = self.model.take(
             count,
             holder=BY_TIME,
-            lease_ms=lease_ms,
+            lease_ms=0,
             now=self.now,
             quiet_only=False,
             fairness=self.fairness,
         )
-        assert expected == [(offset, 1, self.now) for offset in row]
-        assert not dead
-        assert self.lane.take_contiguous(count, lease_ms=lease_ms, now=self.now) == row
-        group = journal.encode_group(1, self.now, None, row)
-        entry = journal.encode_take(
-            is_held=False,
-            due_unix_ms=self.now + lease_ms,
-            next_offset=self.lane.next_offset,
-            groups=[group],
-        )
-        messages = [self.model.messages[offset] for offset in row]
-        self.keep(Effects(entry), messages, may_be_lost=True)
-        self.ids += [(offset, 1) for offset in row]
-        self.rows.append(row)
+        self.model.in_flight_max = in_flight_max
+        ranges, effects = self.lane.take_done(count, now=self.now)
+        assert each_taken(ranges) == expected
+        assert [message.offset for message in effects.dead] == dead
+        assert len(self.lane._open.items) <= open_max + len(dead)
+        messages = [self.model.messages[one.offset] for one in expected]
+        for message in messages:
+            message.state = DONE
+        self.keep(effects, messages, may_be_lost=True)
 
-    @precondition(lambda self: self.rows)
-    @rule(place=st.integers(0, 1_000), is_refused=st.booleans())
-    def ack_contiguous(self, place: int, *, is_refused: bool) -> None:
-        row = self.rows[place % len(self.rows)]
-        ids = [(offset, 1) for offset in row]
+    @precondition(lambda self: self.ids)
+    @rule(
+        places=PLACES,
+        lengths=st.lists(st.integers(1, 4), min_size=4, max_size=4),
+        outcomes=st.lists(st.sampled_from(Outcome), min_size=4, max_size=4),
+        holder=st.sampled_from([BY_TIME, BY_TIME, 7, 8]),
+        delay_ms=st.sampled_from([0, 30]),
+        is_refused=st.booleans(),
+    )
+    def settle_ranges(
+        self,
+        places: list[int],
+        lengths: list[int],
+        outcomes: list[Outcome],
+        holder: int,
+        delay_ms: int,
+        *,
+        is_refused: bool,
+    ) -> None:
+        ranges = [
+            SettledRange(range(offset, offset + length), attempt, outcome)
+            for (offset, attempt), length, outcome in zip(
+                self.pick(places), lengths, outcomes, strict=False
+            )
+        ]
+        for one in ranges:
+            mine = self.model.held(one.offsets, one.attempt, holder)
+            is_whole = len(mine) == len(one.offsets)
+            assert self.lane.holds(one.offsets, one.attempt, holder=holder) == is_whole
         before = deepcopy(self.model.messages)
-        effects = self.lane.ack_contiguous(row, 1, now=self.now)
-        if effects is None:
+        expected: list[int] = []
+        done: list[Message] = []
+        returned: list[Message] = []
+        for offsets, attempt, outcome in ranges:
+            mine = self.model.held(offsets, attempt, holder)
+            expected.append(len(mine))
+            for message in mine:
+                if outcome is Outcome.ACK:
+                    message.state = DONE
+                    done.append(message)
+                elif outcome is Outcome.REJECT:
+                    message.state, message.reason, message.due_unix_ms = DYING, "bad", AT_ONCE
+                else:
+                    due_unix_ms = self.now + delay_ms if delay_ms else AT_ONCE
+                    counts_attempt = outcome is Outcome.RELEASE
+                    self.model.requeue(message, due_unix_ms, counts_attempt=counts_attempt)
+                    returned.append(message)
+        counts, effects = self.lane.settle_ranges(
+            ranges, holder=holder, now=self.now, delay_ms=delay_ms, reason="bad"
+        )
+        assert counts == expected
+        assert sorted(at for part in effects.done for at in part) == sorted(
+            one.offset for one in done
+        )
+        if not is_refused or returned:
+            self.keep(effects, [*done, *returned])
             return
-        expected, done = self.model.ack(ids)
-        assert expected == [Result.DONE] * len(row)
-        if not is_refused:
-            self.keep(Effects(journal.encode_done(row)), done)
-            return
+        effects.done = []
+        self.keep(effects, [])
         for message in done:
             self.model.messages[message.offset].__dict__.update(before[message.offset].__dict__)
-        self.lane.put_back(ids)
+        self.lane.put_back([(message.offset, message.attempts) for message in done])
 
     @precondition(lambda self: self.ids)
     @rule(places=PLACES, is_refused=st.booleans())

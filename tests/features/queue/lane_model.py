@@ -226,6 +226,16 @@ class LaneModel:
             return message, Result.DONE
         return None, Result.GONE if message.state in {AHEAD, DONE} else Result.STALE
 
+    def held(self, offsets: range, attempt: int, holder: int) -> list[Message]:
+        """Return those of a range that a holder has in flight by that attempt."""
+        found = (self.messages.get(offset) for offset in offsets)
+        return [
+            one
+            for one in found
+            if one is not None
+            and (one.state, one.attempts, one.holder) == (FLIGHT, attempt, holder)
+        ]
+
     def requeue(
         self, message: Message, due_unix_ms: int, *, counts_attempt: bool = True
     ) -> None:

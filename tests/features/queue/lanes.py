@@ -1,10 +1,12 @@
 """Lanes and policies with which tests begin."""
 
-from typing import Final
+from typing import Any, Final
 
 from features.fairness import Fairness
+from features.queue.delivery import each_taken
+from features.queue.journal import entry_of
 from features.queue.lane import Lane
-from features.queue.model import BY_TIME, Dead, Order, Policy, Run
+from features.queue.model import BY_TIME, Dead, Effects, Order, Policy, Run, Taken
 
 LEASE_MS: Final = 1_000
 
@@ -18,11 +20,19 @@ def lane_of(
     return lane
 
 
+def taking(lane: Lane, count: int, **how: Any) -> tuple[list[Taken], Effects]:
+    """Take messages; return each by itself, and the effects with one journal entry."""
+    ranges, effects = lane.take_ranges(count, **how)
+    effects.journal = entry_of(effects)
+    effects.taken = None
+    return each_taken(ranges), effects
+
+
 def take(
     lane: Lane, count: int, now: int = 1, *, holder: int = BY_TIME, quiet_only: bool = False
 ) -> list[int]:
-    taken, _ = lane.take(
-        count, holder=holder, lease_ms=LEASE_MS, now=now, quiet_only=quiet_only
+    taken, _ = taking(
+        lane, count, holder=holder, lease_ms=LEASE_MS, now=now, quiet_only=quiet_only
     )
     return [message.offset for message in taken]
 

@@ -2,6 +2,7 @@
 
 from features.queue.lane import Lane
 from features.queue.model import Policy, Result, Run, Taken
+from tests.features.queue.lanes import taking
 
 POLICY = Policy()
 LEASE_MS = 1_000
@@ -17,7 +18,7 @@ def loaded(*entries: bytes | None) -> Lane:
 
 
 def taken_by(lane: Lane, holder: int, count: int) -> bytes:
-    taken, effects = lane.take(count, holder=holder, lease_ms=LEASE_MS, now=1)
+    taken, effects = taking(lane, count, holder=holder, lease_ms=LEASE_MS, now=1)
     assert len(taken) == count
     assert effects.journal is not None
     return effects.journal
@@ -38,7 +39,7 @@ def test_what_is_claimed_stays_and_the_rest_is_given_back() -> None:
     assert lane.returned(3) == [0, 3, 4]
     assert lane.returned(9) == [0, 3, 4, 5]
     assert lane.returned(9) == [0, 3, 4, 5], "looking changes nothing"
-    taken, _ = lane.take(9, holder=8, lease_ms=LEASE_MS, now=NOW)
+    taken, _ = taking(lane, 9, holder=8, lease_ms=LEASE_MS, now=NOW)
     assert [(one.offset, one.attempt) for one in taken] == [(0, 2), (3, 2), (4, 2), (5, 2)]
     assert lane.ack([(1, 1)])[0] == [Result.DONE]
     lane.end_holder(7, NOW)
@@ -61,7 +62,7 @@ def test_a_claim_counts_though_its_take_was_lost() -> None:
     assert lane.claim([2, 3], holder=7, now=NOW) == [Taken(2, 1, NOW), Taken(3, 1, NOW)]
     lane.recovered(NOW)
     lane.feed([Run(0, 8, None)], NOW)
-    taken, _ = lane.take(9, holder=8, lease_ms=LEASE_MS, now=NOW)
+    taken, _ = taking(lane, 9, holder=8, lease_ms=LEASE_MS, now=NOW)
     assert [one.offset for one in taken] == [0, 1, 4, 5, 6, 7, 8]
     again = loaded(lane.snapshot())
     assert [one.offset for one in again.claim([2, 3], holder=7, now=NOW)] == [2, 3]

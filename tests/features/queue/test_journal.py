@@ -10,6 +10,7 @@ from features.queue import journal
 from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Order, Policy, Run
 from gateway.errors import CorruptBatch
+from tests.features.queue.lanes import taking
 
 OFFSETS = st.sets(st.integers(0, 1 << 60), max_size=30)
 
@@ -18,7 +19,7 @@ def entries() -> list[bytes]:
     """Return one of each kind."""
     lane = Lane(Policy(Order.KEY), 0)
     lane.feed([Run(0, 3, b"key"), Run(4, 9, None)], 1)
-    _, took = lane.take(8, holder=BY_TIME, lease_ms=9, now=1)
+    _, took = taking(lane, 8, holder=BY_TIME, lease_ms=9, now=1)
     _, done = lane.ack([(4, 1)])
     _, gave = lane.release([(1, 1), (5, 1)], delay_ms=5, now=2)
     _, extended = lane.extend([(0, 1)], lease_ms=[99], now=2)

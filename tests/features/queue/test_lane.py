@@ -4,7 +4,7 @@ import pytest
 
 from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Counts, Dead, Order, Policy, Result, Run, Taken
-from tests.features.queue.lanes import LEASE_MS, lane_of, take, tick
+from tests.features.queue.lanes import LEASE_MS, lane_of, take, taking, tick
 
 CONNECTION = 7
 
@@ -20,7 +20,7 @@ def test_message_is_handed_out_again_when_its_lease_is_over_and_not_before() -> 
     assert take(lane, 1, 1_004) == []
     assert lane.next_due_unix_ms == 1_005
     assert lane.tick(1_005, messages_max=10).wake
-    taken, _ = lane.take(1, holder=BY_TIME, lease_ms=1, now=1_005)
+    taken, _ = taking(lane, 1, holder=BY_TIME, lease_ms=1, now=1_005)
 
     assert taken == [Taken(0, 2, 5)]
 
@@ -63,7 +63,7 @@ def test_end_of_a_holder_gives_back_what_it_holds_and_nothing_else() -> None:
 
 def test_end_of_a_holder_may_count_no_attempt_also_after_a_load() -> None:
     lane = lane_of(Run(0, 1, None), attempts_max=1)
-    _, took = lane.take(2, holder=7, lease_ms=LEASE_MS, now=1)
+    _, took = taking(lane, 2, holder=7, lease_ms=LEASE_MS, now=1)
 
     ended = lane.end_holder(7, 2, counts_attempt=False)
 
@@ -72,7 +72,7 @@ def test_end_of_a_holder_may_count_no_attempt_also_after_a_load() -> None:
         assert effects.journal is not None
         again.apply(effects.journal)
     assert ended.dead == again.recovered(3).dead == []
-    assert again.take(2, holder=BY_TIME, lease_ms=LEASE_MS, now=3)[0][0].attempt == 1
+    assert taking(again, 2, holder=BY_TIME, lease_ms=LEASE_MS, now=3)[0][0].attempt == 1
 
 
 def test_id_is_out_of_date_once_the_message_was_handed_out_again() -> None:
@@ -132,7 +132,7 @@ def test_loaded_lane_goes_on_where_it_was(order: Order, *, is_snapshot: bool) ->
     lane = lane_of(Run(0, 3, b"a"), Run(4, 5, b"b"), Run(6, 9, b"a"), order=order)
     entries: list[bytes | None] = []
     for count in (2, 3, 2):
-        taken, effects = lane.take(count, holder=BY_TIME, lease_ms=LEASE_MS, now=1)
+        taken, effects = taking(lane, count, holder=BY_TIME, lease_ms=LEASE_MS, now=1)
         entries.append(effects.journal)
         ids = [(message.offset, message.attempt) for message in taken if message.offset > 1]
         entries.append(lane.ack(ids)[1].journal)
@@ -170,7 +170,7 @@ def test_attempt_that_does_not_count_is_not_counted() -> None:
     take(lane, 1)
 
     _, effects = lane.release([(0, 1)], delay_ms=0, now=1, counts_attempt=False)
-    taken, _ = lane.take(1, holder=BY_TIME, lease_ms=1, now=2)
+    taken, _ = taking(lane, 1, holder=BY_TIME, lease_ms=1, now=2)
 
     assert effects.dead == []
     assert taken == [Taken(0, 1, 1)]
@@ -180,7 +180,9 @@ def test_delayed_message_keeps_nobody_waiting_though_it_was_ready_before_a_resta
     lane = lane_of(Run(0, 1, None))
     loaded = Lane(Policy(), 0)
     for attempt in (1, 2):
-        loaded.apply(lane.take(1, holder=BY_TIME, lease_ms=LEASE_MS, now=1)[1].journal or b"")
+        loaded.apply(
+            taking(lane, 1, holder=BY_TIME, lease_ms=LEASE_MS, now=1)[1].journal or b""
+        )
         if attempt == 1:
             loaded.apply(lane.release([(0, 1)], delay_ms=0, now=1)[1].journal or b"")
 
@@ -217,7 +219,7 @@ def test_message_is_dead_when_it_would_be_handed_out_once_too_often() -> None:
     assert effects.dead == dead == [], "nobody has asked for them"
     assert lane.counts(4) == Counts(ready=3, in_flight=0, delayed=0)
     assert lane.ack([(1, 2)])[0] == [Result.DONE], "late, and in time"
-    taken, effects = lane.take(9, holder=BY_TIME, lease_ms=1, now=2 * LEASE_MS)
+    taken, effects = taking(lane, 9, holder=BY_TIME, lease_ms=1, now=2 * LEASE_MS)
     assert taken == []
     assert effects.dead == [Dead(0, 2, "attempts"), Dead(3, 2, "attempts")]
 
@@ -228,7 +230,7 @@ def test_message_that_came_back_before_the_policy_changed_is_dead_at_take() -> N
     lane.release([(0, 1)], delay_ms=0, now=1)
     lane.policy = Policy(attempts_max=1)
 
-    taken, effects = lane.take(2, holder=BY_TIME, lease_ms=1, now=1)
+    taken, effects = taking(lane, 2, holder=BY_TIME, lease_ms=1, now=1)
 
     assert [message.offset for message in taken] == [1]
     assert effects.dead == [Dead(0, 1, "attempts")]
@@ -263,11 +265,11 @@ def test_move_that_failed_is_tried_again_at_its_time() -> None:
 
 def test_message_that_is_not_moved_after_all_goes_again_and_so_after_a_load() -> None:
     lane = lane_of(Run(0, 0, b"k"), order=Order.KEY, attempts_max=1)
-    taken, effects = lane.take(1, holder=BY_TIME, lease_ms=LEASE_MS, now=0)
+    taken, effects = taking(lane, 1, holder=BY_TIME, lease_ms=LEASE_MS, now=0)
     entries = [effects.journal or b""]
     _, effects = lane.release([(0, 1)], delay_ms=0, now=1)
     entries.append(effects.journal or b"")
-    _, effects = lane.take(1, holder=BY_TIME, lease_ms=LEASE_MS, now=1)
+    _, effects = taking(lane, 1, holder=BY_TIME, lease_ms=LEASE_MS, now=1)
     assert effects.dead == [Dead(0, 1, "attempts")]
     lane.policy = Policy(order=Order.KEY)
 
@@ -281,6 +283,6 @@ def test_message_that_is_not_moved_after_all_goes_again_and_so_after_a_load() ->
     again.feed([Run(0, 0, b"k")], 2)
     for one in (lane, again):
         assert one.counts(1) == (1, 0, 0)
-        (message,) = one.take(1, holder=BY_TIME, lease_ms=LEASE_MS, now=2)[0]
+        (message,) = taking(one, 1, holder=BY_TIME, lease_ms=LEASE_MS, now=2)[0]
         assert (message.offset, message.attempt) == (0, 2)
         assert message.first_taken_unix_ms == taken[0].first_taken_unix_ms

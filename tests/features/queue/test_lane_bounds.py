@@ -13,6 +13,7 @@ from features.fairness import Fairness
 from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Counts, Order, Policy, Run
 from features.queue.unread_ranges import KEYLESS_AHEAD_MAX
+from tests.features.queue.lanes import taking
 
 pytestmark = pytest.mark.heavy
 
@@ -44,7 +45,7 @@ def lane_of(order: Order, *runs: Run, fairness: Fairness | None = None) -> Lane:
 
 
 def take_ids(lane: Lane, count: int) -> list[tuple[int, int]]:
-    taken, _ = lane.take(count, holder=BY_TIME, lease_ms=LEASE_MS, now=NOW)
+    taken, _ = taking(lane, count, holder=BY_TIME, lease_ms=LEASE_MS, now=NOW)
     return [(message.offset, message.attempt) for message in taken]
 
 

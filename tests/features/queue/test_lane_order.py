@@ -6,6 +6,7 @@ import pytest
 
 from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Dead, Effects, Order, Policy, Run
+from tests.features.queue.lanes import taking
 
 KEYS = (b"a", b"b", b"c", b"d")
 MESSAGES = 400
@@ -44,8 +45,8 @@ class Receivers:
         self.note(self.lane.feed(runs, self.now))
 
     def take(self) -> None:
-        taken, effects = self.lane.take(
-            self.random.randrange(1, 8), holder=BY_TIME, lease_ms=100, now=self.now
+        taken, effects = taking(
+            self.lane, self.random.randrange(1, 8), holder=BY_TIME, lease_ms=100, now=self.now
         )
         self.note(effects)
         for offset, attempt, _ in taken:

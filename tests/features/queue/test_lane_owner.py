@@ -5,7 +5,7 @@ import pytest
 from features.queue import journal
 from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Counts, Order, Policy, Result, Run
-from tests.features.queue.lanes import LEASE_MS, lane_of, take, tick
+from tests.features.queue.lanes import LEASE_MS, lane_of, take, taking, tick
 
 # The owner's calls.
 
@@ -61,7 +61,7 @@ def test_old_messages_expire_before_they_are_handed_out_and_those_in_flight_stay
 @pytest.mark.parametrize("delay_ms", [0, 500])
 def test_old_messages_that_were_given_back_expire_also_after_a_load(delay_ms: int) -> None:
     lane = lane_of(Run(0, 9, None))
-    taken, took = lane.take(3, holder=BY_TIME, lease_ms=LEASE_MS, now=1)
+    taken, took = taking(lane, 3, holder=BY_TIME, lease_ms=LEASE_MS, now=1)
     ids = [(one.offset, one.attempt) for one in taken[:2]]
     _, gave = lane.release(ids, delay_ms=delay_ms, now=2)
     lane.ack([(2, 1)])
@@ -138,7 +138,7 @@ def test_browse_says_what_state_each_message_is_in() -> None:
 
 def test_browse_finds_what_is_there_far_behind_what_is_done() -> None:
     lane = lane_of(Run(0, 5_000, None), Run(5_001, 5_001, None, 900))
-    taken, _ = lane.take(5_000, holder=BY_TIME, lease_ms=LEASE_MS, now=1)
+    taken, _ = taking(lane, 5_000, holder=BY_TIME, lease_ms=LEASE_MS, now=1)
     lane.ack([(one.offset, one.attempt) for one in taken[1:-1]])
     lane.release([(4_999, 1)], delay_ms=9, now=2)
 
@@ -180,7 +180,7 @@ def test_what_is_given_up_where_it_waits_is_not_lost_with_its_move() -> None:
     """A take of later messages must not skip a message that was never delivered."""
     lane = lane_of(Run(0, 3, None))
     gave_up = lane.reject_ready([0, 2], reason="expired", now=5)
-    _, took = lane.take(1, holder=BY_TIME, lease_ms=LEASE_MS, now=6)
+    _, took = taking(lane, 1, holder=BY_TIME, lease_ms=LEASE_MS, now=6)
 
     again = Lane(Policy(), 0)
     for effects in (gave_up, took):
@@ -190,7 +190,7 @@ def test_what_is_given_up_where_it_waits_is_not_lost_with_its_move() -> None:
 
     dead = [(one.offset, one.attempts, one.reason) for one in gave_up.dead]
     assert dead == [(0, 0, "expired"), (2, 0, "expired")]
-    found, _ = again.take(9, holder=BY_TIME, lease_ms=LEASE_MS, now=7)
+    found, _ = taking(again, 9, holder=BY_TIME, lease_ms=LEASE_MS, now=7)
     assert [(one.offset, one.attempt) for one in found] == [(0, 1), (2, 1), (3, 1)]
 
 
@@ -223,9 +223,9 @@ def test_the_dead_take_nobodys_place_but_only_so_many_die_at_a_time() -> None:
     take(lane, 6)
     tick(lane, 1 + LEASE_MS)
 
-    first, effects = lane.take(2, holder=BY_TIME, lease_ms=1, now=2_000, dead_max=4)
+    first, effects = taking(lane, 2, holder=BY_TIME, lease_ms=1, now=2_000, dead_max=4)
     assert ([one.offset for one in effects.dead], first) == ([0, 1, 2, 3], [])
-    second, effects = lane.take(2, holder=BY_TIME, lease_ms=1, now=2_000, dead_max=4)
+    second, effects = taking(lane, 2, holder=BY_TIME, lease_ms=1, now=2_000, dead_max=4)
 
     assert [one.offset for one in effects.dead] == [4, 5]
     assert [one.offset for one in second] == [6, 7]
@@ -243,7 +243,7 @@ def test_the_dead_count_as_in_flight_until_they_have_moved() -> None:
 def test_messages_that_wait_to_come_again_are_bounded_too() -> None:
     lane = lane_of(Run(0, 99, None), in_flight_max=3)
     for _ in range(9):
-        taken, _ = lane.take(3, holder=BY_TIME, lease_ms=1, now=1)
+        taken, _ = taking(lane, 3, holder=BY_TIME, lease_ms=1, now=1)
         ids = [(message.offset, message.attempt) for message in taken]
         lane.release(ids, delay_ms=1_000, now=1)
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.queues.queue_node import World, running, take, values
-from tests.gateway.queues.test_contiguous import take_contiguous
 
 HOUR_MS = 3_600_000
 RETENTION_MS = 60_000
@@ -59,19 +58,6 @@ async def test_what_is_not_too_old_is_handed_out(tmp_path: Path, step_ms: int) -
         assert values(await take(queue, 1)) == [b"a"]
         world.advance(1_001 + max(-step_ms, 0))
         assert await take(queue) == []
-
-
-@STEPS
-async def test_a_row_that_is_not_too_old_is_handed_out(tmp_path: Path, step_ms: int) -> None:
-    async with running(tmp_path) as world:
-        queue = await world.queue(order="fair", retention_ms=RETENTION_MS)
-        await world.send(queue, *[b"%d" % number for number in range(10)])
-        world.clock.step_unix(step_ms)
-        world.clock.advance(RETENTION_MS - 1_000)
-        row = take_contiguous(queue, 5)
-        assert row is not None
-        world.clock.advance(1_001 + max(-step_ms, 0))
-        assert take_contiguous(queue, 5) is None
 
 
 @STEPS

@@ -169,7 +169,7 @@ async def test_a_stop_while_the_disk_turns_costs_no_attempt(tmp_path: Path) -> N
         assert message.attempt == 1
 
 
-@pytest.mark.parametrize("what", ["read", "filter_taken", "answer"])
+@pytest.mark.parametrize("what", ["read", "filter_found", "answer"])
 async def test_a_bug_behind_the_disk_is_answered_and_costs_no_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
@@ -186,8 +186,8 @@ async def test_a_bug_behind_the_disk_is_answered_and_costs_no_message(
         with monkeypatch.context() as patch:
             if what == "read":
                 patch.setattr(world.queues._context.message_cache, "read", break_down)
-            elif what == "filter_taken":
-                patch.setattr(DeliveryFilter, "filter_taken", break_down)
+            elif what == "filter_found":
+                patch.setattr(DeliveryFilter, "filter_found", break_down)
             queue.receive(
                 1,
                 bytes_max=1,
@@ -213,6 +213,6 @@ async def test_who_says_nothing_of_faults_gets_nothing_by_a_bug(
         def break_down(*_of_what: object, **_how: object) -> None:
             raise ZeroDivisionError
 
-        monkeypatch.setattr(DeliveryFilter, "filter_taken", break_down)
+        monkeypatch.setattr(DeliveryFilter, "filter_found", break_down)
 
         assert await take(queue, wait_ms=20_000) == []

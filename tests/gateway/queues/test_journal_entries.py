@@ -8,10 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from features.queue import journal
+from features.queue.delivery import each_taken
 from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Order, Policy, Run
+from features.ranges import contiguous_ranges
 from gateway.queues.journal_entries import LaneChanges
 from gateway.queues.model import Outcome
+from tests.features.queue.lanes import taking
 from tests.gateway.queues.queue_node import is_fed, running, take
 
 ACK = Outcome.ACK
@@ -39,20 +42,16 @@ def test_a_gathered_entry_says_what_its_changes_say(
         if index in turns:
             together.append(gathered.entry())
             gathered = LaneChanges()
-        if call == "row" and (row := lane.next_contiguous(1 + number % 10)) is not None:
-            lane.take_contiguous(len(row), lease_ms=50, now=now)
-            ids += [(offset, 1) for offset in row]
-            next_offset = lane.next_offset
-            gathered.take(row, due_unix_ms=now + 50, now_unix_ms=now, next_offset=next_offset)
-            group = journal.encode_group(1, now, None, row)
-            one_by_one.append(
-                journal.encode_take(
-                    is_held=False,
-                    due_unix_ms=now + 50,
-                    next_offset=next_offset,
-                    groups=[group],
-                )
+        if call == "row":
+            ranges, effects = lane.take_ranges(
+                1 + number % 10, holder=BY_TIME, lease_ms=50, now=now
             )
+            ids += [(one.offset, one.attempt) for one in each_taken(ranges)]
+            one_by_one.append(journal.entry_of(effects) or b"")
+            if effects.taken is not None:
+                gathered.take(effects.taken)
+            elif effects.journal is not None:
+                gathered.add(effects.journal)
         elif call == "ack" and ids:
             some = [ids.pop(number % len(ids)) for _ in range(min(len(ids), 1 + number % 4))]
             done = [
@@ -60,11 +59,11 @@ def test_a_gathered_entry_says_what_its_changes_say(
                 for one, result in zip(some, lane.ack(some, now=now)[0], strict=True)
                 if result == 0
             ]
-            gathered.done(done)
+            gathered.done(list(contiguous_ranges(sorted(done))))
             one_by_one.append(journal.encode_done(done))
         elif call in {"take", "back"}:
             if call == "take":
-                taken, effects = lane.take(3, holder=BY_TIME, lease_ms=70, now=now)
+                taken, effects = taking(lane, 3, holder=BY_TIME, lease_ms=70, now=now)
                 ids += [(one.offset, one.attempt) for one in taken]
             else:
                 _, effects = lane.release(ids[:2], delay_ms=0, now=now)

@@ -8,13 +8,14 @@ import pytest
 
 from features.queue.journal import encode_done
 from features.queue.lane import Lane
-from features.queue.model import BY_TIME, Order, Policy, Run
+from features.queue.model import BY_TIME, Order, Outcome, Policy, Run, SettledRange
 from gateway.errors import StorageFull, StorageUnavailable
 from gateway.queues.journal import QueueJournal
 from gateway.queues.journal_entries import GATHERED_BYTES_MAX, LARGE_BYTES, EntryAssembler
 from gateway.records.codec import iter_records
 from gateway.storage import Entry, OnDone
 from storage_adapters.memory import MemoryStorage
+from tests.features.queue.lanes import taking
 from tests.gateway import kernel_in_memory as houses
 from tests.gateway.kernel_in_memory import House, outcome, running
 
@@ -126,16 +127,16 @@ async def test_a_take_stays_before_what_is_done_by_one_who_was_refused(world: Wo
         error: StorageUnavailable | None,
     ) -> None:  # as a request that waited does, at once
         assert error is not None
-        assert lane.lane.ack_contiguous(range(10), 1, now=5) is not None
-        journal.put_done(lane, range(10), done.set_result)
+        settled = [SettledRange(range(10), 1, Outcome.ACK)]
+        counts, effects = lane.lane.settle_ranges(settled, holder=BY_TIME, now=5)
+        assert counts == [10]
+        journal.put_done(lane, effects.done, done.set_result)
 
-    journal.put_done(world.other, [1], delete)
+    journal.put_done(world.other, [range(1, 2)], delete)
     world.refuse_a_piece()
-    row = lane.lane.take_contiguous(10, lease_ms=30_000, now=5)
-    assert row is not None
-    journal.put_taken(
-        lane, row, due_unix_ms=30_005, now_unix_ms=5, next_offset=lane.lane.next_offset
-    )
+    _, effects = lane.lane.take_ranges(10, holder=BY_TIME, lease_ms=30_000, now=5)
+    assert effects.taken is not None
+    journal.put_taken(lane, effects.taken)
 
     assert await asyncio.wait_for(done, WITHIN_S) is None
     assert world.replayed().open_count == 0
@@ -148,7 +149,8 @@ async def test_a_large_change_stays_before_what_one_puts_who_was_refused(world: 
     large = encode_done(range(0, 2_000, 2))
     assert len(large) > LARGE_BYTES
 
-    journal.put_done(world.other, [1], lambda _: journal.put_done(lane, [1], done.set_result))
+    one = [range(1, 2)]
+    journal.put_done(world.other, one, lambda _: journal.put_done(lane, one, done.set_result))
     world.refuse_a_piece()
     journal.put(lane, large)
 
@@ -163,12 +165,15 @@ async def test_what_is_put_while_room_is_made_is_kept_and_answered(world: World)
     journal, lane = world.journal, world.lane
     nested, last = _answer(), _answer()
     journal.put_done(
-        world.other, [1], lambda _: journal.put_done(lane, [9_999], nested.set_result)
+        world.other,
+        [range(1, 2)],
+        lambda _: journal.put_done(lane, [range(9_999, 10_000)], nested.set_result),
     )
     world.refuse_a_piece()
-    journal.put_done(lane, range(0, GATHERED_BYTES_MAX // 4, 2), lambda _: None)
+    some = [range(at, at + 1) for at in range(0, GATHERED_BYTES_MAX // 4, 2)]
+    journal.put_done(lane, some, lambda _: None)
 
-    journal.put_done(lane, [1], last.set_result)
+    journal.put_done(lane, [range(1, 2)], last.set_result)
 
     assert await asyncio.wait_for(last, WITHIN_S) is None
     assert await asyncio.wait_for(nested, WITHIN_S) is None
@@ -179,7 +184,7 @@ async def test_the_end_of_a_snapshot_does_not_count_without_its_pieces(world: Wo
     lane = world.lane = Journaled(b"lane", Lane(policy, 0))
     await world.begin()
     lane.lane.feed([Run(0, count - 1, None)], 1)
-    _, effects = lane.lane.take(count, holder=BY_TIME, lease_ms=10**9, now=5)
+    _, effects = taking(lane.lane, count, holder=BY_TIME, lease_ms=10**9, now=5)
     world.journal.put(lane, effects.journal or b"")
     _, effects = lane.lane.ack([(offset, 1) for offset in range(0, count, 2)], now=5)
     assert (

@@ -270,7 +270,7 @@ async def test_bug_behind_a_receive_is_answered(
     def break_down(*_of_what: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(ReceiveRequest, "_show", break_down)
+    monkeypatch.setattr(ReceiveRequest, "_answer_plain", break_down)
     if not is_waiting:
         await append(live, b"there already", headers=(("h", b"v"),))
         refused = await live.refused("receive_message", QueueUrl=url, MaxNumberOfMessages=10)

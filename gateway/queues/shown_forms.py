@@ -1,21 +1,18 @@
-"""Contiguous messages of a receive, the common case: in memory, in their protocol's form.
+"""Protocols' own forms of messages, kept with the cached batch.
 
 A protocol converts the records of a batch, or a piece of a large batch, once; then a receive of
 ten messages is a slice of the result. A protocol that sent the messages itself may give the
-result at the send, and no record is decoded.
-If a batch or a message is not plain, the receive takes the general way
-(``gateway.queues.receivers``), with the same messages.
+result at the send, and no record is decoded. Each protocol has a place of its own in a batch.
 """
 
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
-from gateway.model import EXPIRES_AT, Record
+from gateway.model import Record
 from gateway.partition import Partition
 from gateway.records.record_run import RecordRun
 
-FIRST_ATTEMPT: Final = 1  # of all contiguous messages
 SHOWN_RECORDS_MAX: Final = 256  # converted at a time; one such piece is kept for a batch
 SHOWN_RUNS_BYTES_MAX: Final = 524_288  # a larger batch costs too much memory twice
 SHOWN_VALUES_BYTES_MAX: Final = 524_288  # the same for the values of a piece
@@ -26,24 +23,14 @@ Columns = Sequence[Sequence[bytes]]
 Show = Callable[[Partition, Sequence[Record]], Columns | None]
 """Returns the protocol's form of records: columns, each with an element per record, in order.
 
-None when a record is not plain. A partition must always get the same function: its results are
-kept.
+None when a record is not plain. Results are kept by function: pass the same function each time.
 """
-
-
-class ContiguousMessages(NamedTuple):
-    """Contiguous messages handed out for the first time. ``shown``: see ``Show``."""
-
-    number: int  # of the partition
-    offsets: range
-    shown: Columns
-    taken_unix_ms: int
 
 
 class ShownRun(NamedTuple):
     """Result of ``show`` for a run, given by the sender of the run.
 
-    It is the run's ``shown``. None of its messages expires.
+    It is the run's ``shown``.
     """
 
     show: Show
@@ -57,15 +44,12 @@ class Shown:
     ``first`` and ``end`` are the indexes of its records within the batch.
     """
 
-    __slots__ = ("columns", "end", "first", "oldest_unix_ms", "size_bytes")
+    __slots__ = ("columns", "end", "first", "size_bytes")
 
-    def __init__(
-        self, columns: Columns, first: int, end: int, oldest_unix_ms: int, size_bytes: int
-    ) -> None:
+    def __init__(self, columns: Columns, first: int, end: int, size_bytes: int) -> None:
         self.columns = columns
         self.first = first
         self.end = end
-        self.oldest_unix_ms = oldest_unix_ms
         self.size_bytes = size_bytes
 
 
@@ -76,16 +60,10 @@ def shown_records(
     first = index - index % SHOWN_RECORDS_MAX
     records = batch[first : first + SHOWN_RECORDS_MAX]
     columns: Columns = ()
-    oldest_unix_ms = 0
-    if (
-        records
-        and sum(len(record[3] or b"") for record in records) <= SHOWN_VALUES_BYTES_MAX
-        and not _may_expire(records)
-    ):
+    if sum(len(record[3] or b"") for record in records) <= SHOWN_VALUES_BYTES_MAX:
         columns = show(partition, records) or ()
-        oldest_unix_ms = min(record[1] for record in records)
     size_bytes = sum(_column_bytes(column, records) for column in columns)
-    return Shown(columns, first, first + len(records), oldest_unix_ms, size_bytes)
+    return Shown(columns, first, first + len(records), size_bytes)
 
 
 def shown_runs(runs: Sequence[RecordRun], show: Show) -> Shown | None:
@@ -96,10 +74,9 @@ def shown_runs(runs: Sequence[RecordRun], show: Show) -> Shown | None:
         if type(shown) is not ShownRun or shown.show is not show:
             return None
         found.append(shown.columns)
-    oldest_unix_ms = min(run.timestamp_unix_ms for run in runs)
     columns = [list(chain.from_iterable(column)) for column in zip(*found, strict=True)]
     size_bytes = REFERENCE_BYTES * sum(map(len, columns))
-    return Shown(columns, 0, len(columns[0]), oldest_unix_ms, size_bytes)
+    return Shown(columns, 0, len(columns[0]), size_bytes)
 
 
 def _column_bytes(column: Sequence[bytes], records: Sequence[Record]) -> int:
@@ -109,14 +86,3 @@ def _column_bytes(column: Sequence[bytes], records: Sequence[Record]) -> int:
     if is_shared or column[0] is records[0][3]:
         return size_bytes
     return size_bytes + sum(map(len, column)) + SHOWN_BYTES * len(column)
-
-
-def _may_expire(records: Sequence[Record]) -> bool:
-    headers: object = ()
-    for record in records:
-        found = record[4]  # those of one sender are shared
-        if found is not headers:
-            headers = found
-            if any(name == EXPIRES_AT for name, _ in found):
-                return True
-    return False

@@ -2,21 +2,25 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from features.queue.model import Result
+import pytest
+
+from features.queue.model import BY_TIME, Outcome, Result, SettledRange
 from gateway.errors import StorageUnavailable
 from gateway.model import EXPIRES_AT, Record
 from gateway.partition import Partition
-from gateway.queues.contiguous import (
+from gateway.queues.delivered_ranges import DeliveredRange
+from gateway.queues.queue import Queue
+from gateway.queues.shown_forms import (
     SHOWN_RECORDS_MAX,
     SHOWN_VALUES_BYTES_MAX,
     Columns,
-    ContiguousMessages,
     Show,
     ShownRun,
 )
-from gateway.queues.queue import Queue
 from gateway.records.codec import NO_HEADERS, encode_batch
 from gateway.records.record_run import RecordRun
 from gateway.writer import Write
@@ -39,21 +43,47 @@ def show(_partition: Partition, records: Sequence[Record]) -> Columns:
     ]
 
 
-def take_contiguous(queue: Queue, count: int = 10, **how: int) -> ContiguousMessages | None:
-    return queue.receive_contiguous(count, **{"bytes_max": 1_000, **how}, show=show)
+class Row(NamedTuple):
+    """Messages that came together, in the form of ``show``."""
+
+    ranges: list[DeliveredRange]
+    shown: list[list[bytes]]
+
+    @property
+    def number(self) -> int:
+        return self.ranges[0].number
+
+    @property
+    def offsets(self) -> range:
+        return range(self.ranges[0].offsets.start, self.ranges[-1].offsets.stop)
 
 
-def taken(queue: Queue, count: int = 10) -> ContiguousMessages:
-    row = take_contiguous(queue, count)
+def take_shown(
+    queue: Queue, count: int = 10, *, bytes_max: int = 1 << 20, showing: Show = show
+) -> Row | None:
+    """Take messages; None when one of them is not plain."""
+    got: list[list[DeliveredRange]] = []
+    queue.receive_ranges(count, bytes_max=bytes_max, on_done=got.append)
+    found = [queue.shown_of(one, showing) for one in got[0]]
+    plain = [columns for columns in found if columns is not None]
+    if len(plain) < len(found):
+        return None
+    return Row(got[0], [list(chain.from_iterable(some)) for some in zip(*plain, strict=True)])
+
+
+def taken(queue: Queue, count: int = 10) -> Row:
+    row = take_shown(queue, count)
     assert row is not None
     return row
 
 
-async def ack(queue: Queue, row: ContiguousMessages) -> StorageUnavailable | None:
-    done: asyncio.Future[StorageUnavailable | None] = asyncio.Future()
-    assert queue.ack_contiguous(row.number, row.offsets, 1, done.set_result)
+async def settle_row(queue: Queue, row: Row, **how: Any) -> int | StorageUnavailable:
+    done: asyncio.Future[tuple[list[int], StorageUnavailable | None]] = asyncio.Future()
+    ranges = [SettledRange(one.offsets, one.attempt, Outcome.ACK) for one in row.ranges]
+    queue.settle_ranges(row.number, ranges, lambda *answer: done.set_result(answer), **how)
     assert not done.done()
-    return await asyncio.wait_for(done, 60)
+    counts, error = await asyncio.wait_for(done, 60)
+    return error or sum(counts)
 
 
 async def test_a_row_is_shown_settled_and_gone(tmp_path: Path) -> None:
@@ -65,7 +95,7 @@ async def test_a_row_is_shown_settled_and_gone(tmp_path: Path) -> None:
         assert second.offsets == range(10, 20)
         assert queue.counts() == (5, 20, 0)
         assert world.queues.counters.delivered == 20
-        assert await ack(queue, first) is None
+        assert await settle_row(queue, first) == 10
         assert world.queues.counters.settled == 10
         assert values(await take(queue)) == [b"m%d" % n for n in range(20, 25)]
         await world.restart()
@@ -94,7 +124,7 @@ async def test_an_acknowledgement_of_a_row_that_is_not_kept_is_undone(tmp_path: 
         await world.send(queue, *[b"%d" % n for n in range(20)])
         row = taken(queue)
         fill(world, reserved_too=True)
-        assert isinstance(await ack(queue, row), StorageUnavailable)
+        assert isinstance(await settle_row(queue, row), StorageUnavailable)
         assert queue.counts() == (10, 10, 0)
         drain(world)
         world.advance(1_001)
@@ -145,7 +175,7 @@ async def test_rows_of_a_large_batch_are_shown_piece_by_piece(tmp_path: Path) ->
 
         shown: list[bytes] = []
         for _ in range(len(bodies) // 10):
-            row = queue.receive_contiguous(10, bytes_max=1_000, show=showing)
+            row = take_shown(queue, showing=showing)
             assert row is not None
             shown += row.shown[0]
             sizes.append(kept.kept_bytes)
@@ -165,9 +195,7 @@ async def test_a_piece_of_a_large_batch_that_is_not_plain_is_no_row(tmp_path: Pa
         await send_one_batch(world, queue, bodies)
         for _ in range(SHOWN_RECORDS_MAX // 8):
             taken(queue, 8)
-        assert take_contiguous(queue, 1, bytes_max=1 << 22) is None
-        found = await take(queue, bytes_max=1 << 22)
-        assert [len(body or b"") for body in values(found)] == [len(large), len(large), 1]
+        assert take_shown(queue, 3) is None
 
 
 async def test_what_the_sender_has_said_of_its_messages_is_shown(tmp_path: Path) -> None:
@@ -191,7 +219,7 @@ async def test_what_is_too_old_is_no_row_whatever_its_sender_has_said(tmp_path: 
         world.clock.advance(60_000)
         assert taken(queue, 5).offsets == range(5)
         world.clock.advance(1)
-        assert take_contiguous(queue, 5) is None
+        assert take_now(queue, 5) == []
 
 
 async def test_what_the_log_stamps_is_not_as_its_sender_has_said(tmp_path: Path) -> None:
@@ -202,17 +230,29 @@ async def test_what_the_log_stamps_is_not_as_its_sender_has_said(tmp_path: Path)
         assert taken(queue).shown[0] == [b"m%d" % n for n in range(10)]
 
 
-async def test_a_column_that_is_wanted_is_wanted_of_all(tmp_path: Path) -> None:
+async def test_each_protocol_has_its_own_form_of_a_batch(tmp_path: Path) -> None:
     async with running(tmp_path) as world:
         queue = await world.queue(order="fair")
-        await world.send(queue, *[b"m%d" % n for n in range(19)], b"")
-        before = world.clock.unix_ms()
-        row = take_contiguous(queue, column=0)
-        assert row is not None
-        assert row.taken_unix_ms == before
-        assert take_contiguous(queue, column=0) is None
-        assert queue.counts() == (10, 10, 0)
-        assert taken(queue).offsets == range(10, 20)
+        await send_one_batch(world, queue, [b"m%d" % n for n in range(10)])
+        asked: list[str] = []
+
+        def other(_partition: Partition, records: Sequence[Record]) -> Columns:
+            asked.append("other")
+            return [[b"other"] * len(records)]
+
+        def one(partition: Partition, records: Sequence[Record]) -> Columns:
+            asked.append("one")
+            return show(partition, records)
+
+        for first in range(0, 10, 2):
+            row = take_shown(queue, 1, showing=other)
+            assert row is not None
+            assert row.shown == [[b"other"]]
+            row = take_shown(queue, 1, showing=one)
+            assert row is not None
+            assert row.shown[0] == [b"m%d" % (first + 1)]
+
+        assert asked == ["other", "one"]
 
 
 def _show_nothing(_partition: Partition, _records: Sequence[Record]) -> None:
@@ -279,40 +319,80 @@ async def test_partitions_have_rows_of_their_own(tmp_path: Path) -> None:
             b"%d" % n for n in range(40)
         )
         for row in rows:
-            assert await ack(queue, row) is None
+            assert await settle_row(queue, row) == 10
         assert queue.counts() == (0, 0, 0)
 
 
-async def test_what_is_not_plain_is_no_row_and_stays_there(tmp_path: Path) -> None:
+async def test_no_more_bytes_are_delivered_than_are_asked_for(tmp_path: Path) -> None:
     async with running(tmp_path) as world:
         queue = await world.queue(order="fair", retention_ms=60_000)
-        expires = [(EXPIRES_AT, b"%d" % (world.clock.unix_ms() + 1_000))]
-        await world.send(queue, *[b"%d" % n for n in range(10)], headers=expires)
-        assert take_contiguous(queue) is None
-        assert len(await take(queue)) == 10
         await world.send(queue, *[b"%d" % n for n in range(10)])
-        assert take_contiguous(queue, bytes_max=19) is None
-        assert queue.counts() == (10, 10, 0)
+        assert [len(one.offsets) for one in taken(queue, 0).ranges] == []
+        row = take_shown(queue, bytes_max=4)
+        assert row is not None
+        assert row.offsets == range(4)
+        assert queue.counts() == (6, 4, 0)
+        row = take_shown(queue, bytes_max=0)
+        assert row is not None
+        assert row.offsets == range(4, 5)
+        again = await take(queue)
+        assert {one.attempt for one in again} == {1}
 
 
-async def test_what_is_too_old_is_no_row(tmp_path: Path) -> None:
+async def test_messages_that_expire_by_themselves_are_looked_at(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(order="fair")
+        now = world.clock.unix_ms()
+        for number in range(6):
+            expires = [(EXPIRES_AT, b"%d" % (now + 1_000 * (number % 2) + 500))]
+            await world.send(queue, b"%d" % number, headers=expires)
+        world.clock.advance(1_000)
+        assert taken(queue).shown[0] == [b"1", b"3", b"5"]
+        assert world.queues.counters.expired == 3
+
+
+async def test_what_is_too_old_is_not_delivered(tmp_path: Path) -> None:
     async with running(tmp_path) as world:
         queue = await world.queue(order="fair", retention_ms=60_000)
         await world.send(queue, *[b"%d" % n for n in range(20)])
         world.clock.advance(60_000)
         assert taken(queue).offsets == range(10)
         world.clock.advance(1)
-        assert take_contiguous(queue) is None
         assert take_now(queue) == []
 
 
-async def test_a_row_that_was_received_again_is_not_settled_as_one(tmp_path: Path) -> None:
+async def test_a_range_that_was_received_again_is_not_settled(tmp_path: Path) -> None:
     async with running(tmp_path) as world:
         queue = await world.queue(order="fair", lease_ms=1_000)
         await world.send(queue, *[b"%d" % n for n in range(10)])
         row = taken(queue)
         world.advance(1_001)
         await take(queue)
-        assert not queue.ack_contiguous(row.number, row.offsets, 1, lambda _: None)
-        assert not queue.ack_contiguous(7, row.offsets, 1, lambda _: None)
+        assert not queue.holds(row.number, row.offsets, 1, holder=BY_TIME)
+        assert not queue.holds(7, row.offsets, 2, holder=BY_TIME)
+        assert queue.holds(row.number, row.offsets, 2, holder=BY_TIME)
+        assert await settle_row(queue, row) == 0
         assert queue.counts() == (0, 10, 0)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.RELEASE, Outcome.RETURN, Outcome.REJECT])
+async def test_each_range_has_its_own_outcome(tmp_path: Path, outcome: Outcome) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(order="fair")
+        await world.send(queue, *[b"%d" % n for n in range(10)])
+        taken(queue)
+        done: asyncio.Future[list[int]] = asyncio.Future()
+        ranges = [
+            SettledRange(range(2), 1, Outcome.ACK),
+            SettledRange(range(2, 5), 1, outcome),
+            SettledRange(range(4, 12), 1, Outcome.ACK),
+        ]
+        queue.settle_ranges(0, ranges, lambda counts, _: done.set_result(counts))
+        assert await asyncio.wait_for(done, 60) == [2, 3, 5]
+        await world.restart()
+        queue = world.find()
+        await world.until(lambda: is_fed(queue))
+        found = [(one.record.offset, one.attempt) for one in await take(queue)]
+        attempt = 2 if outcome is Outcome.RELEASE else 1
+        left = [] if outcome is Outcome.REJECT else [2, 3, 4]
+        assert found == [(offset, attempt) for offset in left]
