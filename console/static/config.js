@@ -10,7 +10,7 @@ function show() {
   const shown = keys.filter((one) => one.key.toLowerCase().includes(wanted) && !(setOnly && one.is_default));
   const value = (one) => h("code", {}, one === null ? "not set" : typeof one === "string" ? one : JSON.stringify(one));
   byId("settings").replaceChildren(plainTable("Settings", ["Key", "Value", "Origin"],
-    shown.map((one) => [h("code", {}, one.key), value(one.value), one.is_default ? "default" : "set"])));
+    shown.map((one) => [h("code", {}, one.key), value(one.value), one.origin ?? (one.is_default ? "default" : "set")])));
   byId("count").textContent = `${number(shown.length)} of ${number(keys.length)} keys`;
 }
 

@@ -1,4 +1,8 @@
-"""REST for the config: ``GET /v1/config`` returns the effective settings, secrets masked."""
+"""REST for the config: ``GET /v1/config`` returns the effective settings, secrets masked.
+
+``origin`` is the file, the variable or the option that set a key; null: the default, or what
+another setting implies.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,6 +14,7 @@ from starlette.routing import Route
 from gateway.admin.state import AdminState
 from gateway.config.advice import warnings
 from gateway.config.defaults import default_tables
+from gateway.config.sources import origin_of
 from gateway.config.text import as_tables
 
 
@@ -18,7 +23,10 @@ def routes(state: AdminState) -> list[Route]:
 
     async def config(_: Request) -> Response:
         settings = state.running().settings
-        keys = list(_keys(as_tables(settings), default_tables(settings), ""))
+        keys = [
+            {**one, "origin": origin_of(one["key"], settings.origins)}
+            for one in _keys(as_tables(settings), default_tables(settings), "")
+        ]
         return JSONResponse({"keys": keys, "warnings": warnings(settings)})
 
     return [Route("/config", config, methods=["GET"])]

@@ -15,16 +15,16 @@ GROUP_SORTS: Final = ("name", "members", "lag")
 POSITION_SORTS: Final = ("partition", "lag")
 
 
-def group_page(kernel: Kernel, names: list[GroupName], page: Page) -> dict[str, Any]:
+async def group_page(kernel: Kernel, names: list[GroupName], page: Page) -> dict[str, Any]:
     """Return a page of groups; the lag is null while too many positions are committed."""
     found = page.names(names, lambda name: name.name)
     known = dict(lags(kernel)) if kernel.cursors.count <= POSITIONS_MAX else {}
     if page.sort == "lag":
         if not known and found:
             raise InvalidRequest(f"more than {POSITIONS_MAX} positions are not sorted by lag")
-        rows = page.cut(found, lambda name: known.get(name.name, 0))
+        rows = await page.cut_sorted(found, lambda name: known.get(name.name, 0))
     elif page.sort == "members":
-        rows = page.cut(found, lambda name: _member_count(kernel, name))
+        rows = await page.cut_sorted(found, lambda name: _member_count(kernel, name))
     else:
         rows = page.cut(found)
     return {
@@ -48,7 +48,7 @@ async def position_page(kernel: Kernel, name: GroupName, page: Page) -> dict[str
         one for one in kernel.cursors.fetch_all(name) if page.contains in _topic(kernel, one)
     ]
     if page.sort == "lag":
-        rows = page.cut(cursors, lambda cursor: _lag(kernel, cursor) or 0)
+        rows = await page.cut_sorted(cursors, lambda cursor: _lag(kernel, cursor) or 0)
     else:
         cursors.sort(key=lambda cursor: (_topic(kernel, cursor), cursor.number))
         rows = page.cut(cursors)

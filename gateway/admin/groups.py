@@ -30,7 +30,7 @@ def routes(state: AdminState) -> list[Route]:
         kernel, page = state.running(), page_of(request, GROUP_SORTS)
         names = kernel.groups.names(namespace_of(request))
         if page is not None:
-            return JSONResponse(group_page(kernel, names, page))
+            return JSONResponse(await group_page(kernel, names, page))
         return JSONResponse({"groups": [_summary(kernel, name) for name in names]})
 
     async def describe_or_delete(request: Request) -> Response:

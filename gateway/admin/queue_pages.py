@@ -33,7 +33,7 @@ async def queue_page(kernel: Kernel, queues: list[Queue], page: Page) -> dict[st
     if page.sort == "name":
         rows = page.cut(found)
     else:
-        rows = page.cut(found, lambda queue: queue.counts()._asdict()[page.sort])
+        rows = await page.cut_sorted(found, lambda queue: queue.counts()._asdict()[page.sort])
     return {"queues": [await queue_summary(kernel, one) for one in rows], "total": len(found)}
 
 

@@ -57,23 +57,25 @@ async def topic_page(
     if page.sort == "name":
         rows = page.cut(found)
     elif page.sort == "partitions":
-        rows = page.cut(found, lambda topic: len(topic.partition_ids))
+        rows = await page.cut_sorted(found, lambda topic: len(topic.partition_ids))
     else:
         known = await sizes.of(kernel, found)
         field = Size._fields.index(page.sort)
-        rows = page.cut(found, lambda topic: known[id(topic)][field])
+        rows = await page.cut_sorted(found, lambda topic: known[id(topic)][field])
     shown = [_row(kernel, topic, await _size(kernel, topic)) for topic in rows]
     return {"topics": shown, "total": len(found)}
 
 
-def partition_page(kernel: Kernel, topic: Topic, page: Page) -> dict[str, Any]:
+async def partition_page(kernel: Kernel, topic: Topic, page: Page) -> dict[str, Any]:
     """Return a page of a topic's partitions."""
     numbers = range(len(topic.partition_ids))
     if page.sort == "number":
         rows = page.cut(numbers)
     else:
         field = Size._fields.index(page.sort)
-        rows = page.cut(numbers, lambda number: partition_size(kernel, topic, number)[field])
+        rows = await page.cut_sorted(
+            numbers, lambda number: partition_size(kernel, topic, number)[field]
+        )
     return {
         "partitions": [_partition(kernel, topic, number) for number in rows],
         "total": len(numbers),

@@ -90,7 +90,7 @@ def routes(state: AdminState) -> list[Route]:
         kernel, name = state.running(), topic_name(request)
         if request.method == "GET":
             page = page_of(request, PARTITION_SORTS) or Page(50, 0, "number", False, "")  # noqa: FBT003
-            return JSONResponse(partition_page(kernel, kernel.topics.get(name), page))
+            return JSONResponse(await partition_page(kernel, kernel.topics.get(name), page))
         body = await read_body(request, PartitionCount)
         with changes(kernel, request, "topic.add_partitions", topic_text(name)):
             await kernel.topics.add_partitions(name, body.total)

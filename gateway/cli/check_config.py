@@ -5,13 +5,14 @@ from typing import Annotated
 import typer
 
 from gateway.cli import options
+from gateway.cli.admin_client import Refused
 from gateway.cli.config_reference import reference
 from gateway.cli.output import print_json, say
 from gateway.cli.settings import settings_of
 from gateway.config.advice import check_exposure, warnings
 from gateway.config.base import InvalidSettings
 from gateway.config.defaults import default_tables
-from gateway.config.listeners import check_certificates
+from gateway.config.listeners import addresses_in_use, check_certificates
 from gateway.config.settings import Settings
 from gateway.config.text import as_tables
 from gateway.config.toml_text import toml_lines
@@ -26,6 +27,9 @@ def check_config(
     *,
     as_reference: Annotated[
         bool, typer.Option("--reference", help="Describe every key, in Markdown.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="End with status 1 where there are warnings.")
     ] = False,
     as_json: options.AsJson = False,
     config: options.Config = None,
@@ -45,7 +49,8 @@ def check_config(
         return
     for line in toml_lines(as_tables(settings), default_tables(settings)):
         say(line)
-    for warning in warnings(settings):
+    found = [*warnings(settings), *addresses_in_use(settings)]
+    for warning in found:
         say(f"# warning: {warning}")
     try:
         required = settings.auth.required
@@ -54,6 +59,8 @@ def check_config(
     except InvalidSettings as error:
         say(f"# warning: while nobody must log in, nothing starts: {error}")
     _check_start(settings)
+    if strict and found:
+        raise Refused(f"{len(found)} warning(s), with --strict")
 
 
 def _check_start(settings: Settings) -> None:

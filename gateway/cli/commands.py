@@ -6,6 +6,14 @@ from typing import Final
 from gateway.cli.late_commands import LateCommand
 
 COMMANDS: Final[Mapping[str, LateCommand]] = {
+    "init": LateCommand(
+        "gateway.cli.config_commands",
+        "init",
+        "Write a config file with the usual keys, their meanings and their defaults.",
+    ),
+    "config": LateCommand(
+        "gateway.cli.config_commands", "config_app", "The config file: its schema."
+    ),
     "status": LateCommand(
         "gateway.cli.status",
         "status",

@@ -113,11 +113,11 @@ def _prose(model: type[FrozenConfig]) -> list[str]:
 
 def _row(model: type[FrozenConfig], key: str) -> str:
     field = model.model_fields[key]
-    cells = (f"`{key}`", default_text(field), _values(field), _meaning(model, key))
+    cells = (f"`{key}`", default_text(field), _values(field), meaning(model, key))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _meaning(model: type[FrozenConfig], key: str) -> str:
+def meaning(model: type[FrozenConfig], key: str) -> str:
     """Return a key's description, from a base class if the class has none."""
     for kind in model.__mro__:
         fields = getattr(kind, "model_fields", {})

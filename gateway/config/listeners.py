@@ -27,6 +27,33 @@ def check_addresses(settings: Settings) -> None:
         raise InvalidSettings("\n".join(faults))
 
 
+def addresses_in_use(settings: Settings) -> list[str]:
+    """Return a sentence for each listener whose address another process has.
+
+    A running node has its own: a warning, then. Ports 0 are chosen by the system.
+    """
+    binds = [("admin.bind", settings.admin.bind)]
+    binds += [(f"{path}.bind", listener.bind) for path, listener in _listeners(settings)]
+    found = ((key, bind, _cannot_bind(parse_address(bind))) for key, bind in binds)
+    return [f"{key}: {bind}: {reason}" for key, bind, reason in found if reason]
+
+
+def _cannot_bind(address: Address) -> str:
+    import socket
+
+    if address.port == 0:
+        return ""
+    try:
+        family, kind, *_, where = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(where)
+            trial.listen(1)
+    except OSError as error:
+        return f"{error.strerror or error}"
+    return ""
+
+
 def check_certificates(settings: Settings) -> None:
     """Load what TLS needs from the files. Errors: ``InvalidSettings``, a line for each fault."""
     faults = [

@@ -11,7 +11,7 @@ from gateway import registry
 from gateway.config.checker import Checker
 from gateway.config.listeners import check_addresses
 from gateway.config.settings import Settings
-from gateway.config.sources import Source, Table, merged, placed, read_sources
+from gateway.config.sources import Source, Table, merged, origins, placed, read_sources
 
 
 def load_settings(
@@ -35,7 +35,7 @@ def load_settings(
     _lay_unconfigured(table, sources)
     settings = Checker(placed(sources)).check(table)
     check_addresses(settings)
-    return settings
+    return settings.with_origins(origins(one for one in sources if one.name))
 
 
 def _lay_below(merged: Table) -> None:

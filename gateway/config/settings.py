@@ -15,7 +15,9 @@ from pydantic import (
     BeforeValidator,
     Field,
     InstanceOf,
+    PrivateAttr,
     SerializeAsAny,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -49,7 +51,16 @@ def _to_config_values(table: object) -> object:
     }
 
 
-TopicConfigs = Annotated[dict[str, str], BeforeValidator(_to_config_values)]
+TopicConfigs = Annotated[
+    dict[str, str],
+    BeforeValidator(_to_config_values),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {"type": ["string", "number", "boolean"]},
+        }
+    ),
+]
 
 
 class NodeConfig(FrozenConfig):
@@ -408,6 +419,19 @@ class Settings(FrozenConfig):
     bindings: tuple[DeclaredBinding, ...] = ()
     users: tuple[DeclaredUser, ...] = ()
     quotas: tuple[DeclaredQuota, ...] = ()
+
+    _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """File, variable or option of the command line that set a key, by the dotted key."""
+        return self._origins
+
+    def with_origins(self, origins: Mapping[str, str]) -> Self:
+        """Return these settings, with the places where their keys were set."""
+        found = self.model_copy()
+        found._origins = dict(origins)  # noqa: SLF001 - of its own class
+        return found
 
     @property
     def enforces(self) -> bool:

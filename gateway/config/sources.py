@@ -110,6 +110,20 @@ def origins(sources: Iterable[Source]) -> dict[str, str]:
     return found
 
 
+def origin_of(key: str, known: Mapping[str, str]) -> str | None:
+    """Return the source of a dotted key, or of the table that it is in.
+
+    >>> origin_of("topic_defaults.configs.retention.ms", {"topic_defaults.configs": "a.toml"})
+    'a.toml'
+    """
+    path = key
+    while path:
+        if path in known:
+            return known[path]
+        path = path.rpartition(".")[0]
+    return None
+
+
 def is_list_of_tables(value: object) -> bool:
     """Say whether a value is an array of tables, ``[[topics]]``."""
     return isinstance(value, list) and bool(value) and all(isinstance(v, dict) for v in value)

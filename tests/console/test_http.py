@@ -153,6 +153,8 @@ async def test_the_config_and_what_decides_are_for_administrators(setup: Setup) 
         assert (await browser.get("/console/access")).status == 403
     ada = await logged_in(setup, "ada")
     keys = {one["key"]: one for one in (await ada.get("/v1/config")).json["keys"]}
+    assert keys["node.data_dir"]["origin"] == "--set node.data_dir"
+    assert keys["log.level"]["origin"] is None
     assert keys["auth.failure_delay_ms"]["is_default"] is False
     assert keys["node.insecure"]["is_default"] is True
     answers = {
