@@ -93,13 +93,13 @@ def _runs(
 
 
 def _round(catalog: Catalog, config: S3Config, inputs: list[StoredObject]) -> MergeRound:
-    runs = merge_plan.part_runs(catalog, inputs)
     upto = max(stored.next_sequence for stored in inputs)
     if inputs[0].kind != KIND_LOG and not merge_plan.is_shared(inputs[0]):
+        runs = merge_plan.part_runs(catalog, inputs)
         return MergeRound(
             inputs, [Output([run], (upto, upto), is_shared=False) for run in runs]
         )
-    grouping = merge_plan.group_runs(runs, config.partition_object_bytes_min)
+    grouping = merge_plan.group_inputs(catalog, inputs, config.partition_object_bytes_min)
     outputs = [Output(own, (upto, upto), is_shared=False) for own in grouping.own]
     # The shared one last: when that is in the bucket, all are.
     sequences = inputs[0].first_sequence, inputs[-1].next_sequence

@@ -58,7 +58,7 @@ class Grouping(NamedTuple):
     """Assignment of runs to new objects, by partition id.
 
     ``own``: objects of their own, each with a run, or with several where the shared one would be
-    too large (a few batches that were appended to very many partitions).
+    too large (batches that were appended to very many partitions).
     """
 
     own: list[list[PartRun]]
@@ -96,9 +96,7 @@ def log_round(
     bytes_max = _bytes_max(config)
     for run in _chains(logs, skip):
         if _is_due(run, config, now_unix_ms):
-            # The output is never smaller: later objects need not be weighed.
             taken = run[: _fitting([o.size_bytes for o in run], bytes_max)]
-            taken = taken[: _fitting(_weights(catalog, taken), bytes_max)]
             held = [len(o.partition_ids) for o in taken]
             taken = taken[: max(_fitting(held, EXTENTS_MAX), 2)]
             if taken[-1].next_sequence > taken[0].first_sequence:
@@ -192,17 +190,33 @@ def part_runs(catalog: Catalog, inputs: Iterable[StoredObject]) -> list[PartRun]
 def group_inputs(
     catalog: Catalog, inputs: Iterable[StoredObject], own_bytes_min: int
 ) -> Grouping:
-    """Return the live runs of ``inputs``, grouped by new object."""
-    return group_runs(part_runs(catalog, inputs), own_bytes_min)
+    """Return the live runs of ``inputs``, grouped by new object.
+
+    An object whose partitions have more bytes than the object itself has batches that several of
+    them share. These partitions stay together: an object has each batch once.
+    """
+    inputs = list(inputs)
+    runs = part_runs(catalog, inputs)
+    held: Counter[int] = Counter()
+    for run in runs:
+        for extent in run.extents:
+            held[extent.number] += extent.size_bytes
+    sharing = frozenset([o.number for o in inputs if held[o.number] > o.size_bytes])
+    return group_runs(runs, own_bytes_min, sharing=sharing)
 
 
 def group_runs(
-    runs: Iterable[PartRun], own_bytes_min: int, bytes_max: int = OBJECT_BYTES_MAX
+    runs: Iterable[PartRun],
+    own_bytes_min: int,
+    bytes_max: int = OBJECT_BYTES_MAX,
+    *,
+    sharing: Collection[int] = (),
 ) -> Grouping:
     """Group runs by new object; large runs, and further runs of a partition, get own objects.
 
     An object covers one range of offsets of a partition. Further runs can be small; there are
-    never more of them than of the large objects between them.
+    never more of them than of the large objects between them. ``sharing``: objects in which
+    partitions share batches; the runs out of them weigh by their rows.
     """
     grouping = Grouping([], [])
     size_bytes = 0
@@ -210,8 +224,13 @@ def group_runs(
         is_further = bool(grouping.shared) and (
             grouping.shared[-1].partition_id == run.partition_id
         )
-        run_bytes = run.size_bytes
-        if is_further or run_bytes >= own_bytes_min:
+        shares = any(extent.number in sharing for extent in run.extents)
+        run_bytes = (
+            HEADER_BYTES * sum(extent.row_count for extent in run.extents)
+            if shares
+            else run.size_bytes
+        )
+        if is_further or (run_bytes >= own_bytes_min and not shares):
             grouping.own.append([run])
             continue
         size_bytes += run_bytes
@@ -311,23 +330,6 @@ def _fitting(sizes: Sequence[int], most: int) -> int:
         if total > most:
             return count
     return min(len(sizes), OBJECTS_MAX)
-
-
-def _weights(catalog: Catalog, logs: Sequence[StoredObject]) -> list[int]:
-    """Return the sizes of log objects, or of their outputs where those are larger.
-
-    A batch that was appended to several partitions is written for each.
-    """
-    made = dict.fromkeys([o.number for o in logs], 0)
-    for partition_id in _ids(logs):
-        state = catalog.partitions.get(partition_id)
-        for extent in () if state is None else reversed(state.extents):
-            number = extent.number
-            if number in made:
-                made[number] += extent.size_bytes
-            elif catalog.objects[number].kind != KIND_LOG:
-                break  # merged objects come before log objects
-    return [max(o.size_bytes, made[o.number]) for o in logs]
 
 
 def _growing_run(chain: Sequence[StoredObject], config: S3Config) -> list[StoredObject]:

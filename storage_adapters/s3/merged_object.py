@@ -144,6 +144,8 @@ class Builder:
         self._pieces.add(header)
         self._rows = array("q")
         self._parts: list[ObjectPart] = []
+        self._placed: dict[tuple[int, int], int] = {}  # of batches that may have more rows
+        self._repeated_bytes = 0
         self._footer_parts: list[FooterPart] = []
         self._begin()
         self.position = SEGMENT_HEADER_BYTES
@@ -154,8 +156,12 @@ class Builder:
         self._epochs: list[tuple[int, int]] = []
         self._size_bytes = 0
 
-    def add(self, batch: StoredBatch) -> None:
-        """Add an intact batch of the partition that ``end_part`` ends next."""
+    def add(self, batch: StoredBatch, place: tuple[int, int] | None = None) -> None:
+        """Add an intact batch of the partition that ``end_part`` ends next.
+
+        ``place``: object and position that it comes from, where others may have it, too. It is
+        there once, with the base offset of the first; readers fill in the others'.
+        """
         data, base_offset, span = batch
         stored_offset, timestamp_unix_ms = _OFFSET_AND_TIMESTAMP.unpack_from(data)
         if timestamp_unix_ms > self._highest:  # noqa: PLR1730  # Half of max().
@@ -163,9 +169,15 @@ class Builder:
         if not self._epochs or self._epochs[-1][0] != span >> HIGH_SHIFT:
             self._epochs.append((span >> HIGH_SHIFT, base_offset))
         size_bytes = len(data)
-        at = self.position + (size_bytes << HIGH_SHIFT)
-        self._new_rows += (base_offset, self._highest, at, span)
         self._size_bytes += size_bytes
+        position = self.position if place is None else self._placed.get(place, self.position)
+        at = position + (size_bytes << HIGH_SHIFT)
+        self._new_rows += (base_offset, self._highest, at, span)
+        if position != self.position:
+            self._repeated_bytes += size_bytes
+            return
+        if place is not None:
+            self._placed[place] = position
         self.position += size_bytes
         if stored_offset != base_offset:
             self._pieces.add(_BASE_OFFSET.pack(base_offset))
@@ -232,6 +244,7 @@ class Builder:
             first_sequence=first_sequence,
             next_sequence=next_sequence,
             incarnation=place.epoch,
+            repeated_bytes=self._repeated_bytes,
         ):
             self._pieces.add(data)
         body = self._pieces.finish()
@@ -301,9 +314,11 @@ def _add_run(  # noqa: PLR0917  # One call per partition.
     paced_at = builder.position
     for extent in run.extents:
         source = sources[extent.number]
+        is_sharing = bool(source.footer.trailer.repeated_bytes)
         for base_offset, place, span in _rows_of(source, run.partition_id, extent):
             if base_offset + (span & LOW_32) > floor:
-                builder.add(read_batch(source, base_offset, place, span))
+                origin = (source.number, place & LOW_32) if is_sharing else None
+                builder.add(read_batch(source, base_offset, place, span), origin)
                 if builder.position - paced_at >= PACE_BYTES:
                     paced_at = builder.position
                     pace()

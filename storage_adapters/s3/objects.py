@@ -135,9 +135,14 @@ def build_log_object(
         first_sequence=appends.first_sequence,
         next_sequence=appends.next_sequence,
         incarnation=place.epoch,
+        repeated_bytes=_repeated_bytes(appends.entries),
     ):
         pieces.add(data)
     return LogObject(pieces.finish(), held, rows)
+
+
+def _repeated_bytes(entries: Sequence[Entry]) -> int:
+    return sum([(len(one.targets) - 1) * len(one.batch) for one in entries])
 
 
 def _add_entries(

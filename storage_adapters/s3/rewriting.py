@@ -205,6 +205,10 @@ class Rewriter:
                 if not is_intact(batch, row.size_bytes, row.span >> HIGH_SHIFT):
                     text = f"the batch at position {row.position} is damaged"
                     raise DamagedObject(stored.number, text)
+                if _BASE_OFFSET.unpack_from(batch) != (
+                    row.base_offset,
+                ):  # of several partitions
+                    batch = memoryview(_BASE_OFFSET.pack(row.base_offset) + batch[8:])
                 yield row, batch
 
 

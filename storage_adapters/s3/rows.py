@@ -9,16 +9,14 @@ from typing import Final
 
 from gateway.errors import StorageUnavailable
 from storage_adapters.formats.damage import Damaged, TooNew
-from storage_adapters.formats.entry import TARGET_BYTES
 from storage_adapters.formats.footer import ROW_BYTES, Rows
 from storage_adapters.formats.object_index import ROWS_MAX, unpack_rows
 from storage_adapters.s3.index_thread import IndexThread
 from storage_adapters.s3.state import Catalog
 
 ENTRY_BYTES: Final = 256  # memory of an object beside its rows
-# Bytes of an object for each of its rows: the row itself, in the footer, and of an entry at least
-# the target (a batch for several targets is there once); merged objects have a batch for each.
-OBJECT_BYTES_PER_ROW_MIN: Final = ROW_BYTES + TARGET_BYTES
+OBJECT_BYTES_PER_ROW_MIN: Final = ROW_BYTES
+"""Bytes of an object for each of its rows: a batch for several targets is there once."""
 
 
 class RowsGone(StorageUnavailable):

@@ -12,6 +12,7 @@ from storage_adapters.s3.merge_plan import (
     GROWTH,
     PartRun,
     dead_own,
+    group_inputs,
     group_runs,
     half_dead,
     is_shared,
@@ -202,7 +203,7 @@ def test_a_shared_object_that_would_be_too_large_is_split() -> None:
     assert (grouping.own, grouping.shared) == ([runs[:2], runs[2:4]], runs[4:])
 
 
-def test_a_batch_for_many_partitions_counts_for_each() -> None:
+def test_a_batch_for_many_partitions_counts_once() -> None:
     logs = _logs(4, size_bytes=10_000)
     logs = [o._replace(partition_ids=frozenset(range(9))) for o in logs]
     catalog = Catalog()
@@ -212,7 +213,9 @@ def test_a_batch_for_many_partitions_counts_for_each() -> None:
             extent = make_extent(stored.number, stored.number + 1, stored.number, 100_000)
             catalog.partition(partition_id).extents.append(extent)
     found = log_round(catalog, CONFIG, released=ALL, now_unix_ms=0)
-    assert _numbers(found) == [1, 2]
+    assert _numbers(found) == [1, 2, 3, 4]
+    grouping = group_inputs(catalog, found, 1_000)
+    assert (len(grouping.shared), grouping.own) == (9, [])
 
 
 def test_half_dead_objects_and_dead_own_ones_are_found() -> None:

@@ -17,13 +17,13 @@ from tests.support.examples import examples
 
 
 def _batches(world: MergeCatalog, partition_id: int) -> list[bytes]:
-    """Return a partition's batches as they lie in their objects, by what the catalog says."""
+    """Return a partition's batches as readers get them, by what the catalog says."""
     found = []
     for extent in world.catalog.partition(partition_id).extents:
         data, rows = world.data[extent.number], footer_of(world.data[extent.number]).rows
         for row in range(extent.first_row, extent.first_row + extent.row_count):
-            place = rows[row * ROW_STRIDE + 2]
-            found.append(data[place & LOW_32 :][: place >> 32])
+            base_offset, _, place, _ = rows[row * ROW_STRIDE : (row + 1) * ROW_STRIDE]
+            found.append(_stamped(data[place & LOW_32 :][: place >> 32], base_offset))
     return found
 
 
@@ -81,6 +81,28 @@ def test_base_offset_is_filled_in_for_every_partition() -> None:
     assert [parse_batch_header(b).base_offset for b in _batches(world, 1)] == [0, 5, 8]
     assert [parse_batch_header(b).base_offset for b in _batches(world, 2)] == [0, 3]
     assert _batches(world, 1)[1] == _stamped(_batches(world, 2)[0], 5)
+
+
+def test_a_batch_for_many_partitions_is_merged_once() -> None:
+    world = MergeCatalog()
+    ends = dict.fromkeys(range(1, 101), 0)
+    inputs = []
+    for size_bytes in (2_000, 3_000, 4_000):
+        entry = make_entry(list(ends.items()), 2, size_bytes=size_bytes)
+        alone = make_entry((1, ends[1] + 2), 1, size_bytes=500)
+        inputs.append(world.log([entry, alone]))
+        ends = {one: end + 2 + (one == 1) for one, end in ends.items()}
+
+    made = world.merge(inputs, own_bytes_min=5_000)
+    (again,) = world.merge([world.catalog.objects[made[0]]], own_bytes_min=5_000)
+
+    assert len(made) == 1
+    trailer = footer_of(world.data[again]).trailer
+    assert trailer.entries_end == 64 + 9_000 + 3 * 500
+    assert trailer.repeated_bytes == 99 * 9_000
+    for one, end in ends.items():
+        bases = [parse_batch_header(batch).base_offset for batch in _batches(world, one)]
+        assert bases == ([0, 2, 3, 5, 6, 8] if one == 1 else [0, 2, 4]), end
 
 
 def test_batches_below_the_log_start_are_left_out() -> None:

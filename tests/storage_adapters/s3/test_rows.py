@@ -153,6 +153,6 @@ def test_no_object_has_more_rows_than_its_bytes_allow() -> None:
     catalog = Catalog()
     catalog.objects[1] = make_stored(1, (1, 2))._replace(size_bytes=len(built.data))
 
-    assert len(built.rows) // 4 <= rows_max_of(catalog, 1) < 3 * len(built.rows) // 4
+    assert len(built.rows) // 4 <= rows_max_of(catalog, 1) < 4 * len(built.rows) // 4
     with pytest.raises(RowsGone):
         rows_max_of(catalog, 2)
