@@ -7,6 +7,8 @@ part; without a name everything but the soak is measured.
 
 ``python -m benchmarks compare --before CHECKOUT`` measures two builds of Headgate in turn.
 
+``python -m benchmarks shards`` measures k1, k6, m9, s1 and r1 with 1 and with 64 shards in turn.
+
 ``python -m benchmarks render`` makes docs/benchmarks.md from what is kept.
 """
 
@@ -56,15 +58,16 @@ SCRIPTS: Final = {
     "s3": "s3_backlog",
     "s4": "s4_timers",
     "s5": "s5_polls",
+    "shards": "shard_counts",
     "profile": "profile_produce",
 }
-SOAK: Final = {"compare", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"}
+SOAK: Final = {"compare", "shards", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"}
 GROUPS: Final = {
     "kafka": [*(name for name in SCRIPTS if name.startswith("k")), "profile"],
     "mqtt": [name for name in SCRIPTS if name.startswith("m")],
     "storage": [name for name in SCRIPTS if name.startswith("o")],
     "pipeline": [name for name in SCRIPTS if name.startswith("p") and name != "profile"],
-    "sqs": [name for name in SCRIPTS if name.startswith("s")],
+    "sqs": [name for name in SCRIPTS if name.startswith("s") and name != "shards"],
 }
 
 

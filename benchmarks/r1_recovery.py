@@ -1,6 +1,7 @@
 """R1: ready after kill -9 with 10 GiB and 100,000 partitions, and the memory then. One run."""
 
 import time
+from collections.abc import Mapping
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -26,23 +27,7 @@ def run(options: Options) -> Report:
     """Fill, kill, start again."""
     topics = options.scaled(TOPICS)
     records = options.scaled(RECORDS)
-    with (
-        temporary_folder() as folder,
-        Gateway(folder / "data", {"storage.flush": "never", "log.level": "warning"}) as gateway,
-    ):
-        idle_bytes = resident_bytes(gateway.pid)
-        create(gateway, topics)
-        touch_all(gateway, topics)
-        client("produce", gateway.bootstrap, FILLED, "--records", records)
-        gateway.kill()
-        started = time.monotonic()
-        gateway.launch()
-        wait_until(
-            lambda: answers(gateway.kafka_port), within_s=READY_S_MAX, what="it is up again"
-        )
-        seconds = time.monotonic() - started
-        gateway.wait_ready()
-        grown_mb = (resident_bytes(gateway.pid) - idle_bytes) / MB
+    seconds, grown_mb = recovered(topics, records)
     rows = [
         Row("ready after kill -9", OURS, "flush=never", "s", [Sample(seconds)]),
         Row("memory above idle", OURS, "flush=never", "MB", [Sample(grown_mb)]),
@@ -57,6 +42,30 @@ def run(options: Options) -> Report:
         ],
         [f"{topics * PARTITIONS_EACH:,} partitions, {records / 2**20:.0f} GiB; one run"],
     )
+
+
+def recovered(
+    topics: int, records: int, settings: Mapping[str, object] | None = None
+) -> tuple[float, float]:
+    """Fill a node, kill and start it; return seconds to ready, and MB above an idle one."""
+    always = {"storage.flush": "never", "log.level": "warning"}
+    with (
+        temporary_folder() as folder,
+        Gateway(folder / "data", {**always, **(settings or {})}) as gateway,
+    ):
+        idle_bytes = resident_bytes(gateway.pid)
+        create(gateway, topics)
+        touch_all(gateway, topics)
+        client("produce", gateway.bootstrap, FILLED, "--records", records)
+        gateway.kill()
+        started = time.monotonic()
+        gateway.launch()
+        wait_until(
+            lambda: answers(gateway.kafka_port), within_s=READY_S_MAX, what="it is up again"
+        )
+        seconds = time.monotonic() - started
+        gateway.wait_ready()
+        return seconds, (resident_bytes(gateway.pid) - idle_bytes) / MB
 
 
 def create(gateway: Gateway, topics: int) -> None:

@@ -16,6 +16,9 @@ Made from `benchmarks/results/*.json` by `python -m benchmarks render`; measure 
 the same machine, the sides taking turns, client and server sharing the machine. Figures are
 medians; the spread (lowest to highest run) is beside them. Machines differ: read the ratios.
 
+Two commands compare Headgate with itself, the sides in turn: `python -m benchmarks compare --before
+CHECKOUT` another build, and `python -m benchmarks shards` a node of 64 shards with one of 1.
+
 The last line of a figure names the commit that was measured. Figures taken before 2026-11-24 name
 the commit that published them, one or a few behind the code that ran.
 
