@@ -41,8 +41,7 @@ from gateway.disk_reserve import DiskReserve
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.exchanges.start import start_exchanges
 from gateway.garbage_collector import enable_collector
-from gateway.groups.cursors import CursorManager
-from gateway.groups.manager import GroupManager
+from gateway.groups.start import start_groups
 from gateway.internal_metrics import register_metrics
 from gateway.kernel import Kernel, ProtocolAdapter
 from gateway.leaser import start_leaser
@@ -249,7 +248,7 @@ class _Node:
         )
         await producers.load()
         stack.callback(producers.close)
-        cursors, groups = await self._start_groups(broker, topics, stack)
+        cursors, groups = await start_groups(broker, topics, clock, settings.groups, stack)
         transactions = await start_transactions(
             broker, topics, cursors, clock, settings.transactions, metadata, stack
         )
@@ -308,17 +307,6 @@ class _Node:
         delete_leftovers(topics, broker)
         topics.on_deleted.append(lambda topic: delete_partitions(topics, broker, topic))
         return broker
-
-    async def _start_groups(
-        self, broker: Broker, topics: TopicManager, stack: AsyncExitStack
-    ) -> tuple[CursorManager, GroupManager]:
-        """Load committed offsets, and the groups."""
-        config = self._settings.groups
-        cursors = await CursorManager.open(broker, topics, self._clock, config)
-        stack.callback(cursors.close)
-        groups = await GroupManager.open(broker, topics, cursors, self._clock, config)
-        stack.callback(groups.close)
-        return cursors, groups
 
     async def _start_auth(
         self, metadata: SqlMetadata, stack: AsyncExitStack

@@ -1,0 +1,333 @@
+"""Coordinator on a kernel in memory: ends, restarts, timeouts, bounds."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from features.transactions import EPOCH_MAX, InitRequest, PartitionRef, State
+from gateway.config.settings import TransactionsConfig
+from gateway.errors import (
+    GatewayError,
+    Overloaded,
+    ProducerFenced,
+    StorageFull,
+    TransactionNotFound,
+    UnknownProducerMapping,
+)
+from gateway.groups.cursors import Commit
+from gateway.partition import Partition
+from gateway.transactions.journal import CHUNK_PARTITIONS, TransactionalId
+from gateway.transactions.timeouts import EXPIRE_EVERY_S
+from tests.gateway.kernel_in_memory import outcome, running
+from tests.gateway.transactions.rig import GROUP, NAME, TIMEOUT_MS, TransactionRig
+
+VALUE = b"value"
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[TransactionRig]:
+    async with running(tmp_path, shard_count=4) as house:
+        one = TransactionRig(house, TransactionsConfig(partitions_max=1_000, ids_max=3))
+        await one.open()
+        yield one
+        one.close()
+
+
+def again(rig: TransactionRig, name: str, number: int = 0) -> Partition:
+    """Return a partition after a restart."""
+    [found] = [one for one in rig.house.topics.everything() if one.name.name == name]
+    return rig.house.broker.partition(found, number)
+
+
+async def test_commit_is_one_append(rig: TransactionRig) -> None:
+    topic = await rig.house.topic("t", 3)
+    partitions = [rig.house.broker.partition(topic, number) for number in range(3)]
+    value = await rig.init()
+    for partition in partitions:
+        await rig.write(value, partition)
+    await rig.commit_offset(value, partitions[0], 7)
+    writer = rig.house.broker.writer
+    before = len(writer.pending), writer.batches_appended
+
+    ending = rig.end(value)
+    task_result = await ending
+
+    assert before[0] == 0
+    # Markers of three partitions, the offset, and the state of the id.
+    assert writer.batches_appended - before[1] == 5
+    assert task_result.state is State.COMPLETE_COMMIT
+    assert [rig.seen(partition) for partition in partitions] == [[VALUE]] * 3
+    assert (rig.offset(partitions[0]), rig.is_unstable(partitions[0])) == (7, False)
+
+
+async def test_abort_hides_records_and_offsets(rig: TransactionRig) -> None:
+    partition = await rig.house.partition("t")
+    value = await rig.init()
+    await rig.write(value, partition)
+    await rig.commit_offset(value, partition, 7)
+    assert rig.is_unstable(partition)
+
+    await rig.end(value, is_commit=False)
+
+    assert rig.seen(partition) == []
+    assert (rig.offset(partition), rig.is_unstable(partition)) == (None, False)
+
+
+async def test_open_transaction_goes_on_after_a_restart(rig: TransactionRig) -> None:
+    partition = await rig.house.partition("t")
+    value = await rig.init()
+    await rig.write(value, partition)
+    await rig.commit_offset(value, partition, 7)
+
+    await rig.restart()
+    partition = again(rig, "t")
+    found = rig.coordinator.find(NAME)
+    seen = rig.seen(partition), rig.offset(partition), rig.is_unstable(partition)
+    rig.sequences = {partition: 1}
+    await rig.write(value, partition)
+    await rig.end(value)
+
+    assert found.state is State.ONGOING
+    assert seen == ([], None, True)
+    assert rig.seen(partition) == [VALUE, VALUE]
+    assert rig.offset(partition) == 7
+
+
+async def test_end_is_known_after_a_restart(rig: TransactionRig) -> None:
+    partition = await rig.house.partition("t")
+    value = await rig.init()
+    await rig.write(value, partition)
+    ended = await rig.end(value)
+
+    await rig.restart()
+
+    assert rig.coordinator.find(NAME) == ended
+    assert (await rig.end(value)) == ended  # the same request again
+    assert rig.seen(again(rig, "t")) == [VALUE]
+
+
+async def test_many_partitions_are_stored_in_chunks(rig: TransactionRig) -> None:
+    topic = await rig.house.topic("t", CHUNK_PARTITIONS + 5)
+    refs = [PartitionRef(topic.uuid, number) for number in range(CHUNK_PARTITIONS + 5)]
+    value = await rig.init()
+    producer = value.producer_id, value.epoch
+    for start in (0, CHUNK_PARTITIONS - 1, CHUNK_PARTITIONS + 2):
+        rig.coordinator.add(NAME, *producer, partitions=refs[: start + 3], version=2)
+
+    await rig.restart()
+    found = rig.coordinator.find(NAME).partitions
+    await rig.end(value)
+    await rig.restart()
+
+    assert set(found) == set(refs)
+    assert rig.coordinator.find(NAME).partitions == ()
+    assert len(rig.coordinator._values.stream.values) == 1
+
+
+async def test_transaction_is_aborted_at_its_timeout_and_not_before(
+    rig: TransactionRig,
+) -> None:
+    partition = await rig.house.partition("t")
+    value = await rig.init()
+    await rig.write(value, partition)
+    deadlines = rig.coordinator._timeouts._deadlines
+
+    rig.house.clock.advance(TIMEOUT_MS - 1)
+    deadlines.run_due()
+    before = rig.coordinator.find(NAME).state
+    rig.house.clock.advance(1)
+    deadlines.run_due()
+    await outcome(rig.house.broker.after_pending)
+
+    assert before is State.ONGOING
+    assert rig.coordinator.find(NAME).state is State.COMPLETE_ABORT
+    assert partition.stable_end == partition.high_watermark == 2
+    assert rig.coordinator.ended["timeout"] == 1
+    with pytest.raises(ProducerFenced):
+        await rig.end(value)
+
+
+async def test_timeout_runs_on_over_a_restart(rig: TransactionRig) -> None:
+    partition = await rig.house.partition("t")
+    value = await rig.init()
+    await rig.write(value, partition)
+    rig.house.clock.advance(TIMEOUT_MS - 1)
+
+    await rig.restart()
+    rig.house.clock.advance(1)
+    rig.coordinator._timeouts._deadlines.run_due()
+
+    assert rig.coordinator.find(NAME).state is State.COMPLETE_ABORT
+
+
+async def test_new_producer_aborts_what_is_open(rig: TransactionRig) -> None:
+    partition = await rig.house.partition("t")
+    old = await rig.init()
+    await rig.write(old, partition)
+    await rig.commit_offset(old, partition, 7)
+
+    heir = await rig.init()
+
+    assert heir.epoch == old.epoch + 2
+    assert rig.seen(partition) == []
+    assert not rig.is_unstable(partition)
+    with pytest.raises(ProducerFenced):
+        await rig.write(old, partition)
+    await rig.write(heir, partition)
+    await rig.end(heir)
+    assert rig.seen(partition) == [VALUE]
+
+
+async def test_last_epoch_is_followed_by_a_new_producer_id(rig: TransactionRig) -> None:
+    partition = await rig.house.partition("t")
+    value = await rig.init()
+    last = replace(value, epoch=EPOCH_MAX - 1)
+    await outcome(lambda on_done: rig.coordinator._values.keep(NAME, last, None, on_done))
+    await rig.write(last, partition)
+
+    ended = await rig.end(last)
+
+    assert (ended.producer_id != last.producer_id, ended.epoch) == (True, 0)
+    await rig.write(ended, partition)
+    await rig.end(ended)
+    assert rig.seen(partition) == [VALUE, VALUE]
+
+
+async def test_later_of_two_positions_counts(rig: TransactionRig) -> None:
+    topic = await rig.house.topic("t", 2)
+    first, second = [rig.house.broker.partition(topic, number) for number in range(2)]
+    value = await rig.init()
+    plain = [Commit(topic.uuid, 0, 20), Commit(topic.uuid, 1, 20)]
+    await rig.commit_offset(value, first, 7)
+    await outcome(lambda on_done: rig.cursors.commit(GROUP, plain, on_done))
+    await rig.commit_offset(value, second, 8)
+
+    await rig.restart()
+    unstable = rig.is_unstable(again(rig, "t")), rig.is_unstable(again(rig, "t", 1))
+    await rig.end(value)
+
+    assert unstable == (True, True)
+    assert [rig.offset(again(rig, "t", number)) for number in range(2)] == [20, 8]
+
+
+async def test_deleted_topic_ends_by_that(rig: TransactionRig) -> None:
+    gone = await rig.house.topic("gone")
+    kept = await rig.house.partition("kept")
+    value = await rig.init()
+    await rig.write(value, rig.house.broker.partition(gone, 0))
+    await rig.write(value, kept)
+
+    await rig.house.topics.delete(gone.name)
+    await rig.end(value)
+
+    assert rig.seen(kept) == [VALUE]
+
+
+async def test_operator_aborts_an_open_transaction(rig: TransactionRig) -> None:
+    partition = await rig.house.partition("t")
+    value = await rig.init()
+    with pytest.raises(TransactionNotFound):
+        await rig.coordinator.abort(NAME)
+    await rig.write(value, partition)
+
+    await rig.coordinator.abort(NAME)
+
+    assert partition.stable_end == 2
+    with pytest.raises(TransactionNotFound):
+        await rig.coordinator.abort(TransactionalId("default", "unknown"))
+
+
+async def test_bounds(rig: TransactionRig) -> None:
+    topic = await rig.house.topic("t")
+    value = await rig.init()
+    refs = [PartitionRef(topic.uuid, number) for number in range(1_001)]
+    producer = value.producer_id, value.epoch
+
+    with pytest.raises(Overloaded):
+        rig.coordinator.add(NAME, *producer, partitions=refs)
+    for number in range(2):
+        await rig.init(TransactionalId("default", f"tx-{number}"))
+    with pytest.raises(Overloaded):
+        await rig.init(TransactionalId("default", "one too many"))
+    assert (await rig.init()).epoch == 1  # a known one goes on
+
+
+async def test_idle_ids_expire_and_open_ones_do_not(rig: TransactionRig) -> None:
+    partition = await rig.house.partition("t")
+    idle = TransactionalId("default", "idle")
+    await rig.init(idle)
+    rig.house.clock.advance(rig.config.id_expiration_ms + 1)
+    value = await rig.init()
+    await rig.write(value, partition)
+
+    rig.coordinator._timeouts._expire()
+    await rig.restart()
+
+    assert set(rig.coordinator.values) == {NAME}
+    assert EXPIRE_EVERY_S > 0
+    with pytest.raises(UnknownProducerMapping):
+        await rig.end(value, name=idle)
+
+
+async def test_refused_append_changes_nothing(
+    rig: TransactionRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = await rig.house.partition("t")
+    value = await rig.init()
+    await rig.write(value, partition)
+    await rig.commit_offset(value, partition, 7)
+    before = rig.coordinator.find(NAME)
+
+    def full(*_args: object, **_options: object) -> None:
+        raise StorageFull("no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rig.house.storage, "enqueue", full)
+        for request in (rig.end(value), rig.init(), rig.coordinator.abort(NAME)):
+            with pytest.raises(GatewayError):
+                await request
+
+    assert rig.coordinator.find(NAME) == before
+    assert rig.is_unstable(partition)
+    await rig.end(value)
+    assert rig.seen(partition) == [VALUE]
+    assert rig.offset(partition) == 7
+
+
+async def test_timeout_on_a_full_disk_is_tried_again(
+    rig: TransactionRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = await rig.house.partition("t")
+    value = await rig.init()
+    await rig.write(value, partition)
+    deadlines = rig.coordinator._timeouts._deadlines
+
+    def full(*_args: object, **_options: object) -> None:
+        raise StorageFull("no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rig.house.storage, "enqueue", full)
+        rig.house.clock.advance(TIMEOUT_MS)
+        deadlines.run_due()
+    refused = rig.coordinator.find(NAME).state
+    rig.house.clock.advance(1_000)
+    deadlines.run_due()
+
+    assert refused is State.ONGOING
+    assert rig.coordinator.find(NAME).state is State.COMPLETE_ABORT
+
+
+async def test_given_epoch_of_an_open_transaction_is_that_of_its_producer(
+    rig: TransactionRig,
+) -> None:
+    partition = await rig.house.partition("t")
+    value = await rig.init()
+    await rig.write(value, partition)
+    request = InitRequest(TIMEOUT_MS, value.producer_id, value.epoch)
+
+    first = await rig.coordinator.init(NAME, request)
+    again_ = await rig.coordinator.init(NAME, request)
+
+    assert (first.epoch, again_.epoch) == (value.epoch + 2, value.epoch + 2)
