@@ -107,6 +107,11 @@ class ShardLifecycle:
         """Return whether the node serves a shard: it owns it, and all state of it is open."""
         return shard in self._served
 
+    @property
+    def serves_all(self) -> bool:
+        """Whether the node serves every shard of the cluster."""
+        return len(self._served) == self.shard_count
+
     async def settled(self) -> None:
         """Return when all changes so far are carried out.
 

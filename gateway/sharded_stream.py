@@ -281,6 +281,10 @@ class ShardedStream:
             grouped[home].append((key, value))
         return [ShardItems(stream, own) for stream, own in grouped.items()]
 
+    def shard_of(self, key: bytes, value: bytes) -> int:
+        """Return the shard of a key, by the stream's rule, whoever owns it."""
+        return 0 if self._shard_count == 1 else self._rule(key, value) or 0
+
     def _home(self, key: bytes, value: bytes, shard: int | None) -> InternalStream:
         if shard is None:
             shard = self._rule(key, value)
@@ -295,7 +299,13 @@ class ShardedStream:
 
     def _any(self) -> InternalStream:
         """Return a stream for the removal of a key that is not there."""
-        return self._stream_of(min(self.open_shards, default=0))
+        here = (shard for shard in sorted(self.open_shards) if self.is_here(shard))
+        return self._stream_of(next(here, 0))
+
+    def is_here(self, shard: int) -> bool:
+        """Return whether keys can be put into a shard: it is open, and has not left."""
+        stream = self._streams.get(shard)
+        return stream is not None and shard in self.open_shards and not stream.is_gone
 
     def _done(
         self, undo: list[ShardItems], on_done: OnDone, error: StorageUnavailable | None

@@ -86,6 +86,11 @@ class InternalStream:
         return self._partition.topic.name.name
 
     @property
+    def is_gone(self) -> bool:
+        """Whether another node owns the shard, or the topic was deleted."""
+        return self._partition.is_gone
+
+    @property
     def number(self) -> int:
         """Number of its partition."""
         return self._partition.number

@@ -1,8 +1,10 @@
 """The MQTT parts of a node, created in order and closed again."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from adapters.mqtt.access.client_access import Access, principal_of
 from adapters.mqtt.config import MqttConfig
@@ -10,9 +12,11 @@ from adapters.mqtt.contribution import INBOUND_TOPIC, SESSIONS_TOPIC, SHARES_TOP
 from adapters.mqtt.counters import Counters
 from adapters.mqtt.delivery.distributor import Distributor
 from adapters.mqtt.delivery.exact_denials import ExactDenials
+from adapters.mqtt.inflight.open_identifiers import OpenIdentifiers
+from adapters.mqtt.publishing.inbound_identifiers import InboundIdentifiers
 from adapters.mqtt.publishing.mixed_topics import MixedTopicPublisher
 from adapters.mqtt.publishing.one_in_flight_batches import OneInFlightBatches
-from adapters.mqtt.publishing.publishing import Publishing, parse_inbound_key
+from adapters.mqtt.publishing.publishing import Publishing
 from adapters.mqtt.publishing.wills import Wills
 from adapters.mqtt.reading.feed_set import FeedSet
 from adapters.mqtt.reading.slow_receivers import LagBounds
@@ -21,6 +25,7 @@ from adapters.mqtt.routes import Routes
 from adapters.mqtt.sessions.read_access import ReadAccess
 from adapters.mqtt.sessions.registry import Sessions
 from adapters.mqtt.sessions.session_context import SessionContext
+from adapters.mqtt.sessions.session_shards import SessionShards
 from adapters.mqtt.sessions.store import SessionStore
 from adapters.mqtt.shards import no_rule, retained_rule, session_rule
 from adapters.mqtt.shared_subscriptions.lanes import ROOM_BYTES
@@ -35,7 +40,11 @@ from gateway.kernel import Kernel
 from gateway.placement import Placement
 from gateway.queues.journal import QueueJournal
 from gateway.quotas.manager import Quotas
+from gateway.shard_lifecycle import ShardLifecycle, ShardState
 from gateway.sharded_stream import ShardedStream
+
+WILL_RETRY_S: Final = 1
+"""Seconds until a will whose topic is another node's is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,8 @@ class Node:
     authenticator: Authenticator
     authorizer: Authorizer
     placement: Placement
+    shards: ShardLifecycle
+    states: Sequence[ShardState]
     access: Access
     routes: Routes
     feeds: FeedSet
@@ -59,6 +70,7 @@ class Node:
     one_in_flight: OneInFlightBatches
     mixed_topics: MixedTopicPublisher
     sessions: Sessions
+    session_shards: SessionShards
     context: SessionContext
     wills: Wills
     sys: SysPublisher
@@ -68,11 +80,25 @@ class Node:
 
     def stop(self) -> None:
         """Store the positions of sessions; the log is still open."""
+        for state in self.states:
+            self.shards.unregister(state)
+        self.session_shards.close()
         self.authorizer.after_change.remove(self.read_access.rules_changed)
         self.sys.stop()
         self.wills.close()
         self.sessions.stop()
         self.feeds.stop()
+
+
+async def open_states(
+    shards: ShardLifecycle, *, loaded: Sequence[ShardState], states: Sequence[ShardState]
+) -> None:
+    """Load states in order, and register all of them. Errors: as ``ShardState.load_shards``."""
+    for state in loaded:
+        shards.register(state)
+    for state in states:
+        await state.load_shards(shards.owned())
+        shards.register(state)
 
 
 async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
@@ -93,6 +119,7 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
     )
     await feeds.start()
     coalescer = Coalescer(broker)
+    found: list[Sessions] = []
     retained = await RetainedStore.open(
         broker,
         topics,
@@ -101,10 +128,13 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
         config,
         rule=retained_rule(routes, feeds),
     )
-    inbound = await ShardedStream.open(
-        INBOUND_TOPIC, broker, topics, clock, coalescer=coalescer, rule=no_rule
+    inbound = InboundIdentifiers(
+        await ShardedStream.open(
+            INBOUND_TOPIC, broker, topics, clock, coalescer=coalescer, rule=no_rule
+        ),
+        kernel.placement,
+        lambda: found[0],
     )
-    await inbound.load()
     publishing = Publishing(
         broker,
         clock,
@@ -132,26 +162,37 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
         broker, topics, clock, room_bytes=ROOM_BYTES, name=SHARES_TOPIC, coalescer=together
     )
     context = SessionContext(
-        config, clock, counters, distributor, feeds, store, retained, shares
+        config,
+        clock,
+        counters,
+        distributor,
+        feeds,
+        store,
+        retained,
+        shares,
+        broker.shards,
     )
     access = Access(
         config, kernel.authorizer, lambda topic, qos: routes.find(topic, qos).log_topic
     )
-    found: list[Sessions] = []
 
     def publish_will(client_id: str, will: Will) -> None:
         session = found[0].find(client_id)
         username = None if session is None else session.username
         host = "" if session is None else session.host
         client_access = access.of_client(client_id, username, principal_of(username, host))
-        publishing.publish_will(client_id, will, session, client_access)
+        again = partial(wills.schedule, client_id, will, WILL_RETRY_S)
+        publishing.publish_will(client_id, will, session, client_access, again)
 
     wills = Wills(clock, publish_will)
-    sessions = Sessions(context, wills)
+    sessions = Sessions(
+        context, wills, lambda client_id: OpenIdentifiers(inbound.stamp(client_id))
+    )
     sessions.on_end = publishing.forget
     found.append(sessions)
-    await sessions.load()
-    _restore_inbound(sessions, inbound)
+    session_shards = SessionShards(broker, context, sessions, inbound.list_all)
+    await open_states(broker.shards, loaded=[retained], states=[session_shards, inbound])
+    sessions.start()
     sys = SysPublisher(clock, counters, sessions, distributor, retained, config.sys_interval_s)
     context.retained_scans.sys_values = sys.match
     exact_denials = ExactDenials(config, access.stored, distributor)
@@ -167,6 +208,8 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
         authenticator=kernel.authenticator,
         authorizer=kernel.authorizer,
         placement=kernel.placement,
+        shards=broker.shards,
+        states=[retained, session_shards, inbound],
         access=access,
         routes=routes,
         feeds=feeds,
@@ -188,6 +231,7 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
             clock, counters, coalescer, routes, feeds, distributor, retained
         ),
         sessions=sessions,
+        session_shards=session_shards,
         context=context,
         wills=wills,
         sys=sys,
@@ -195,21 +239,3 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
         logins=kernel.logins,
         quotas=kernel.quotas,
     )
-
-
-def _restore_inbound(sessions: Sessions, inbound: ShardedStream) -> None:
-    """Restore the inbound QoS 2 identifiers of sessions; remove those without a session."""
-    gone = []
-    for key in inbound.values:
-        client_id, packet_id = parse_inbound_key(key)
-        session = sessions.find(client_id)
-        if session is None:
-            gone.append((key, None))
-        else:
-            session.inbound.add(packet_id)
-    for start in range(0, len(gone), 1_000):
-        inbound.put(gone[start : start + 1_000], partial(_ignore))
-
-
-def _ignore(_error: object) -> None:
-    """Ignore an error: an entry that stays is removed at the next start."""

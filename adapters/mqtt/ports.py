@@ -5,12 +5,13 @@ one, and ``sessions`` imports ``delivery``. So imports between rooms run one way
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from adapters.mqtt.access.client_access import ClientAccess
 from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.counters import Counters
+from adapters.mqtt.inflight.open_identifiers import OpenIdentifiers
 from adapters.mqtt.inflight.outbox import Inflight, Outbox
 from adapters.mqtt.records.mixed_topic_batch import MixedTopicBatch
 from adapters.mqtt.subscriptions.ended import EndedSubscription, EndedSubscriptions
@@ -49,6 +50,14 @@ class SessionConnection(Protocol):
 
     def fail(self, error: GatewayError) -> None:
         """Close, because the record of a sent packet cannot be stored."""
+
+    def leave_node(self) -> None:
+        """Serve nothing more: the session leaves this node."""
+        ...
+
+    def send_away(self) -> None:
+        """Close: another node serves the session."""
+        ...
 
     def taken_over(self) -> None:
         """Close, because another connection has come with this client identifier."""
@@ -174,7 +183,7 @@ class SessionPort(FollowerPort, Protocol):
     groups: "dict[str, GroupPort]"
     holder: int
     outbox: Outbox
-    inbound: set[int]
+    inbound: OpenIdentifiers
     slow_receivers: dict[int, SlowReceiverPort]
     live_bytes_max: int
     positions: dict[int, int]
@@ -253,6 +262,10 @@ class GroupPort(FollowerPort, Protocol):
     def end(self) -> None:
         """Forget what members held: the group is over."""
 
+    def park(self) -> None:
+        """Keep the group also without members on this node: another node may have some."""
+        ...
+
     def update_is_kept(self) -> None:
         """Update ``is_kept`` after a change of members."""
 
@@ -275,6 +288,16 @@ class FeedsPort(Protocol):
 
     def catch_up(self, partition_id: int) -> CatchUpPort | None:
         """Return the ``CatchUp`` of a partition, None when it has gone."""
+
+    away: dict[int, int]
+
+    def end_offsets(self) -> dict[int, int]:
+        """Return where a subscription of now begins, by partition id."""
+        ...
+
+    def away_ends(self) -> dict[int, int]:
+        """Return the ends of other nodes' partitions, by partition id."""
+        ...
 
     def live_offsets(self) -> dict[int, int]:
         """Return the live ends by partition id."""
@@ -300,6 +323,10 @@ class DistributorPort(Protocol):
 class RetainedPort(Protocol):
     """The retained messages."""
 
+    def is_here(self, topic: bytes) -> bool:
+        """Return whether this node keeps the retained message of a topic, if there is one."""
+        ...
+
     def get(self, topic: bytes) -> PublishRun | None:
         """Return the retained message of a topic."""
 
@@ -311,6 +338,14 @@ class SessionStorePort(Protocol):
         """Store the state of a session."""
 
 
+class RedeliveryPort(Protocol):
+    """Redelivery to one client; see ``sessions.redelivery``."""
+
+    def go_on(self) -> None:
+        """Send what was held back and is here now."""
+        ...
+
+
 class ContextPort(Protocol):
     """Services that all sessions share; see ``sessions.session_context``."""
 
@@ -320,6 +355,15 @@ class ContextPort(Protocol):
     receiver_bytes_max: int
     dirty: set[SessionPort]
     dirty_groups: set[GroupPort]
+
+    @property
+    def held_back(self) -> "dict[SessionPort, RedeliveryPort]":
+        """Redeliveries of sessions with messages in flight of other nodes' partitions."""
+        ...
+
+    def start(self, work: Coroutine[object, object, None]) -> None:
+        """Run a task over several turns of the loop, until the node stops."""
+        ...
 
     @property
     def distributor(self) -> DistributorPort:

@@ -16,7 +16,13 @@ from tests.support.history import Outcome
 from tests.support.history_kafka import check_partitions
 from tests.support.history_mqtt import check_topics
 from tests.support.history_sqs import check_queues
-from tests.support.moving_load import DEAD, DECLARED, REJECTED, MovingLoad
+from tests.support.moving_load import (
+    DEAD,
+    DECLARED,
+    MQTT_SUBSCRIBERS,
+    REJECTED,
+    MovingLoad,
+)
 from tests.support.two_nodes import SHARDS, TwoNodes
 from tests.support.waiting import wait_until
 
@@ -47,7 +53,7 @@ def test_nothing_is_lost_doubled_or_out_of_order(nodes: TwoNodes, moves: int) ->
         load.finish()
 
     check_partitions(load.kafka).raise_problems()
-    check_topics(load.mqtt, {"subscribers": ["subscriber-0", "subscriber-1"]}).raise_problems()
+    check_topics(load.mqtt, {name: [name] for name in MQTT_SUBSCRIBERS}).raise_problems()
     check_queues(load.sqs).raise_problems()
     check_queues(load.dead, dead_letters={REJECTED: DEAD}).raise_problems()
     assert Counter(one.value for one in load.dead.deliveries) == Counter(list(load.dead.sends))

@@ -8,16 +8,15 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from tests.support import mqtt_wire as wire
 from tests.support.history import History, Operation, Outcome
-from tests.support.mqtt_raw import RawClient
-from tests.support.mqtt_wire import Kind
+from tests.support.mqtt_moving import MovingPublisher, MovingSubscriber, client_beside
 from tests.support.sqs_raw import Gone, JsonClient, Refused
 from tests.support.two_nodes import HOSTS, TwoNodes
 from tests.support.waiting import wait_until
 
 PARTITIONS: Final = 8
-MQTT_TOPICS: Final = 16
+MQTT_TOPICS: Final = 8
+MQTT_SUBSCRIBERS: Final = ("subscriber-0", "subscriber-1")
 FIFO_GROUPS: Final = 6
 QUEUES: Final = ("work", "work.fifo")
 REJECTED: Final = "rejected"
@@ -39,11 +38,8 @@ name = "{REJECTED}"
 attempts_max = 1
 dead_letter_topic = "{DEAD}"
 """
-_MOVED: Final = 0x83
 _ENDS_S_MAX: Final = 120.0
-_LOOK_AGAIN_S: Final = 0.02
 _DELAYED_EVERY: Final = 4  # messages of the queue without an order
-_PAUSE: Final = threading.Event()  # never set
 
 
 class MovingLoad:
@@ -60,13 +56,11 @@ class MovingLoad:
         self._sqs_connections: list[JsonClient] = []
         senders = [
             self._run_kafka,
-            self._publish,
             *(lambda queue=queue: self._send(self.sqs, queue) for queue in QUEUES),
             lambda: self._send(self.dead, REJECTED),
         ]
-        self._subscribers = [self._subscriber(index) for index in (0, 1)]
+        self._publishers, self._subscribers = self._mqtt_clients()
         readers = [
-            *(lambda one=one: self._take_published(*one) for one in self._subscribers),
             *(lambda queue=queue: self._receive(self.sqs, queue) for queue in QUEUES),
             self._reject,
             lambda: self._receive(self.dead, DEAD),
@@ -85,6 +79,15 @@ class MovingLoad:
 
     def start(self) -> None:
         """Start all clients."""
+        for subscriber in self._subscribers:
+            subscriber.start()
+        wait_until(
+            lambda: all(one.is_subscribed for one in self._subscribers),
+            within_s=_ENDS_S_MAX,
+            what="the subscribers have subscribed",
+        )
+        for publisher in self._publishers:
+            publisher.start()
         for thread in (*self._senders, *self._readers):
             thread.start()
 
@@ -92,9 +95,13 @@ class MovingLoad:
         """Raise what a client has raised."""
         if self._failures:
             raise self._failures[0]
+        for client in (*self._publishers, *self._subscribers):
+            assert client.failures == []
 
     def finish(self) -> None:
         """End the senders, let the readers take the rest, and end them."""
+        self._nodes.move_all(to=0)
+        self._finish_mqtt()
         self._is_stopping.set()
         for thread in self._senders:
             thread.join()
@@ -105,9 +112,16 @@ class MovingLoad:
             client.close()
         self.check()
 
-    def _has_taken_all(self, history: History, where: str = "") -> bool:
-        """Whether all came; with ``where``, all of it there, which for dead letters is all."""
-        came = {one.value for one in list(history.deliveries) if where in {"", one.where}}
+    def _has_taken_all(self, history: History, where: str = "", client: str = "") -> bool:
+        """Whether all came; with ``where``, all of it there, which for dead letters is all.
+
+        ``client``: to this client.
+        """
+        came = {
+            one.value
+            for one in list(history.deliveries)
+            if where in {"", one.where} and client in {"", one.client}
+        }
         return all(
             send.value in came
             for send in list(history.sends.values())
@@ -167,49 +181,40 @@ class MovingLoad:
 
     # --- MQTT
 
-    def _publish(self) -> None:
-        """Publish with QoS 1, to the other node when one says that the topic is not its own."""
-        port = self._nodes.ports["mqtt"]
-        clients = [RawClient(port, host=host) for host in HOSTS]
-        for index, client in enumerate(clients):
-            client.connect(f"publisher-{index}")
-        at_node = dict.fromkeys(range(MQTT_TOPICS), 0)
-        for at in itertools.count():
-            if self._is_stopping.is_set():
-                break
-            number = at % MQTT_TOPICS
-            topic = f"t/{number}"
-            value = f"{topic}/{at}"
-            send = self.mqtt.send("publisher", topic, value, qos=1)
-            while True:
-                client = clients[at_node[number]]
-                packet_id = at % 65_535 + 1
-                client.send(wire.publish(topic, value.encode(), qos=1, packet_id=packet_id))
-                answer = client.receive(Kind.PUBACK)
-                assert answer.packet_id == packet_id
-                if answer.code != _MOVED:
-                    break
-                at_node[number] ^= 1
-            assert answer.code in (0, 0x10), answer
-            self.mqtt.end(send, Outcome.OK)
-        for client in clients:
-            client.drop()
+    def _mqtt_clients(self) -> tuple[list[MovingPublisher], list[MovingSubscriber]]:
+        port, history = self._nodes.ports["mqtt"], self.mqtt
+        publishers = [
+            MovingPublisher(
+                port,
+                f"publisher-{index}",
+                topics=tuple(f"t/{index}/{number}" for number in range(MQTT_TOPICS)),
+                qos=1,
+                history=history,
+            )
+            for index in (0, 1)
+        ]
+        beside = client_beside(self._nodes, "publisher", "t/beside")  # its node takes the topic
+        publishers.append(
+            MovingPublisher(port, beside, topics=("t/beside",), qos=1, history=history)
+        )
+        subscribers = [
+            MovingSubscriber(port, name, filters=("t/#",), qos=1, history=history)
+            for name in MQTT_SUBSCRIBERS
+        ]
+        return publishers, subscribers
 
-    def _subscriber(self, index: int) -> tuple[str, RawClient]:
-        client = RawClient(self._nodes.ports["mqtt"], host=HOSTS[index])
-        client.connect(f"subscriber-{index}")
-        client.subscribe(("t/#", 1))
-        return f"subscriber-{index}", client
-
-    def _take_published(self, name: str, client: RawClient) -> None:
-        while not (self._are_sent.is_set() and self._has_taken_all(self.mqtt)):
-            client.send(wire.PINGREQ)
-            while (found := client.receive()).kind is not Kind.PINGRESP:
-                client.accept(found)
-                topic = found.topic
-                self.mqtt.take(name, topic, found.payload, qos=1)
-            _PAUSE.wait(_LOOK_AGAIN_S)
-        client.drop()
+    def _finish_mqtt(self) -> None:
+        """Bring the clients to their end; all shards are on one node."""
+        for publisher in self._publishers:
+            publisher.finish()
+        for name in MQTT_SUBSCRIBERS:
+            wait_until(
+                lambda name=name: self._has_taken_all(self.mqtt, client=name),  # type: ignore[misc]
+                within_s=_ENDS_S_MAX,
+                what=f"{name} has all messages",
+            )
+        for subscriber in self._subscribers:
+            subscriber.finish()
 
     # --- SQS
 

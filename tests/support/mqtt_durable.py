@@ -1,5 +1,7 @@
 """MQTT clients that come back to their session whenever the gateway dies, and judge what they see.
 
+With several hosts they go to the next one when a node says that another serves their session.
+
 They keep what the specification has a client keep (section 4.1): a publisher resends with DUP and
 the same identifier what was not acknowledged, a subscriber remembers QoS 2 identifiers until
 PUBREL. Identifiers are taken again as soon as they are free, so that a server which remembers one
@@ -27,6 +29,7 @@ _PACKET_IDS: Final = 24
 _PER_TURN_MAX: Final = 4
 _LAG_MAX: Final = 30
 _RECEIVE_MAXIMUM: Final = 50
+_NOT_HERE: Final = {0x9C, 0x88, 0x89, 3}
 
 
 class Message(NamedTuple):
@@ -70,8 +73,11 @@ class Line(RawClient):
 class DurableClient:
     """A thread that connects, serves its connection until it ends, and connects again."""
 
+    hosts: tuple[str, ...] = ("127.0.0.1",)
+
     def __init__(self, port: int, client_id: str, *, version: int) -> None:
         self.client_id = client_id
+        self.moves = 0
         self.version = version
         self.failures: list[str] = []
         self.connections = 0
@@ -100,7 +106,8 @@ class DurableClient:
 
     def _serve_one_connection(self) -> None:
         try:
-            line = Line(self._port, version=self.version)
+            host = self.hosts[self.moves % len(self.hosts)]
+            line = Line(self._port, host=host, version=self.version)
         except OSError:
             self._finishing.wait(_COME_BACK_S)
             return
@@ -118,6 +125,10 @@ class DurableClient:
             )
             while (packets := line.read()) is not None and not self._is_finished():
                 for packet in packets:
+                    if self._is_sent_away(packet):
+                        self.is_connected = False
+                        self._finishing.wait(_COME_BACK_S)
+                        return
                     self._take(line, packet)
                 if self.is_connected:
                     self._turn(line)
@@ -125,10 +136,22 @@ class DurableClient:
 
     is_connected = False
 
+    def _is_sent_away(self, packet: Received) -> bool:
+        """Go to the next host, when this one does not serve the session."""
+        if len(self.hosts) == 1 or packet.kind not in {Kind.CONNACK, Kind.DISCONNECT}:
+            return False
+        if packet.kind is Kind.CONNACK and not packet.code:
+            return False
+        assert packet.code in _NOT_HERE, packet
+        self.moves += 1
+        return True
+
     def _take(self, line: Line, packet: Received) -> None:
         if packet.kind is Kind.CONNACK:
             assert packet.code == 0, packet
-            assert packet.session_present == self._has_session, packet
+            is_as_known = packet.session_present == self._has_session
+            # A node may have made the session, and sent the client away before CONNACK.
+            assert is_as_known or (self.moves and packet.session_present), packet
             self.is_connected = True
             self.connections += 1
             self._begin(line)

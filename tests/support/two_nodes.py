@@ -7,11 +7,11 @@ call each other. The test moves shards between them.
 
 import asyncio
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 from unittest.mock import patch
 
 from gateway import main
@@ -27,6 +27,7 @@ from storage_adapters.memory import MemoryStorage
 STARTED_WITHIN_S: Final = 120.0
 SHARDS: Final = 64
 HOSTS: Final = ("127.0.0.1", "127.0.0.2")
+Result = TypeVar("Result")
 _NODES: Final = (Node(1, HOSTS[0]), Node(2, HOSTS[1]))
 
 
@@ -77,6 +78,7 @@ class TwoNodes:
         second.give(range(SHARDS))
         self.placements = (first, second)
         self.kernels: tuple[Kernel, Kernel]
+        self._nodes: list[_Node] = []
         self._thread = threading.Thread(target=self._run, name="nodes")
         self._started: Future[tuple[Kernel, Kernel]] = Future()
         self._loop: asyncio.AbstractEventLoop
@@ -93,10 +95,27 @@ class TwoNodes:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
+    def call(self, work: Callable[[], Result]) -> Result:
+        """Run ``work`` on the nodes' loop; return its result."""
+
+        async def run() -> Result:
+            return work()
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(STARTED_WITHIN_S)
+
+    def adapter(self, index: int, name: str) -> Any:
+        """Return an adapter of a node."""
+        return self._nodes[index]._adapters[name]
+
     def move(self, shards: Collection[int], *, to: int) -> None:
         """Move shards to a node; return when it serves them."""
         work = self._move(shards, to)
         asyncio.run_coroutine_threadsafe(work, self._loop).result(STARTED_WITHIN_S)
+
+    def move_all(self, *, to: int) -> None:
+        """Move all shards that the other node owns."""
+        source = self.placements[1 - to]
+        self.move([shard for shard in range(SHARDS) if source.owns(shard)], to=to)
 
     async def _move(self, shards: Collection[int], to: int) -> None:
         source, target = self.kernels[1 - to], self.kernels[to]
@@ -133,6 +152,7 @@ class TwoNodes:
     async def _start(self, stack: AsyncExitStack, storage: MemoryStorage, index: int) -> Kernel:
         node = _Node(self._settings(index))
         node.shared = _SharedStorage(storage, is_first=index == 0)
+        self._nodes.append(node)
         placement = self.placements[index]
         with patch.object(main, "SingleNode", lambda *_args, **_keys: placement):
             await node._start(stack)

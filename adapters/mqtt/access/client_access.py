@@ -110,6 +110,11 @@ class ClientAccess:
             self._may(Operation.WRITE, name, answer=self._access.default) for name in log_topics
         )
 
+    @property
+    def revision(self) -> int:
+        """Number of the rules; it grows when they change."""
+        return self._access.authorizer.revision
+
     def may_subscribe(self, topic_filter: str, *, is_shared: bool = False) -> bool:
         """Say whether the client may subscribe to a checked filter (without its group)."""
         revision = self._access.authorizer.revision

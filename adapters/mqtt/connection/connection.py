@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Final
 from adapters.mqtt.access.authentication import ScramExchange
 from adapters.mqtt.access.client_access import ClientAccess
 from adapters.mqtt.connection import keep_alive
-from adapters.mqtt.connection.disconnect import apply_disconnect
+from adapters.mqtt.connection.disconnect import drop_queued
 from adapters.mqtt.connection.one_task import OneTask, Then, Work
+from adapters.mqtt.connection.ownership import leave_drained_node, refer_to_owner
 from adapters.mqtt.connection.packet_reader import FULL_READ_BYTES, TURN, new_reader
 from adapters.mqtt.connection.ports import ConnectionServer
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
@@ -23,9 +24,7 @@ from adapters.mqtt.wire import (
     PUBLISHES,
     REMAINING_LENGTH_MAX,
     Connect,
-    Disconnect,
     Packet,
-    PublishRun,
     Version,
 )
 from gateway.auth.ports import ANONYMOUS, Principal
@@ -84,6 +83,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         self.filters_served = 0  # of SUBSCRIBE and UNSUBSCRIBE, since the last rest
         self.is_leaving = False  # the node drains
         self.is_lost = False  # the transport has gone, and the session knows
+        self._is_moving = False  # the session is on its way to another node
 
     # --- reading
 
@@ -230,6 +230,8 @@ class MqttConnection(Connection, asyncio.Protocol):
 
     def go_on(self) -> None:
         """Serve the packets that arrived meanwhile, and read on."""
+        if self._is_moving:
+            return
         self._is_waiting = False
         self.release_reads("waiting")
 
@@ -299,6 +301,16 @@ class MqttConnection(Connection, asyncio.Protocol):
         self.session = None
         self.disconnect(ReasonCode.SESSION_TAKEN_OVER)
 
+    def leave_node(self) -> None:
+        """See ``SessionConnection``."""
+        self._is_moving = True
+        self.wait()
+
+    def send_away(self) -> None:
+        """See ``SessionConnection``: the session is durable, and another node's by now."""
+        if not self.is_closing:
+            self.guard(refer_to_owner, self, self.client_id)
+
     def quota_exceeded(self) -> None:
         """Close: ``receiver_bytes_hard_max`` is reached."""
         self.note("QuotaExceeded", "receiver_bytes_hard_max")
@@ -308,7 +320,8 @@ class MqttConnection(Connection, asyncio.Protocol):
         """See ``Connection``: detach from the session."""
         self.enter(State.CLOSED)
         self._work.cancel()
-        self._forget_queued()
+        queued, self._queued = self._queued, []
+        self._counters.publish_refused += drop_queued(self, queued)
         self._publishing.unhold(self._on_log_low)
         self._counters.bytes_received_closed += self.bytes_received
         self._counters.bytes_sent_closed += self.bytes_sent
@@ -322,27 +335,12 @@ class MqttConnection(Connection, asyncio.Protocol):
         self.is_lost = True
         self.inbound.close()
 
-    def _forget_queued(self) -> None:
-        """Drop packets that were read and not served: DISCONNECT is applied, QoS 0 is lost."""
-        queued, self._queued = self._queued, []
-        for packet in queued:
-            if isinstance(packet, PublishRun) and not packet.qos:
-                self.node.counters.publish_refused += len(packet.payloads)
-            elif isinstance(packet, Disconnect):
-                self.guard(apply_disconnect, self, packet)
-
     def hurry(self) -> None:
         """See ``Connection``: acknowledge what was published, then close."""
         self.is_leaving = True
         self._leave_publisher()
-        if self.inbound.is_pending or self.state is State.CLOSED:
-            return
-        if self.config.server_reference:
-            self.disconnect(
-                ReasonCode.USE_ANOTHER_SERVER, server_reference=self.config.server_reference
-            )
-        else:
-            self.disconnect(ReasonCode.SERVER_SHUTTING_DOWN)
+        if not (self.inbound.is_pending or self.state is State.CLOSED):
+            leave_drained_node(self)
 
     def is_busy(self) -> bool:
         """See ``Connection``."""

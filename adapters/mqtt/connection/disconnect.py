@@ -1,10 +1,11 @@
 """DISCONNECT (section 3.14): its effect on the session and the will."""
 
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.errors import MqttError, ReasonCode
-from adapters.mqtt.wire import Connect, Disconnect
+from adapters.mqtt.wire import Connect, Disconnect, Packet, PublishRun
 
 
 class LeavingConnection(Protocol):
@@ -14,6 +15,24 @@ class LeavingConnection(Protocol):
     connect: Connect | None
     session_expiry_interval: int | None
     with_will: bool
+
+    def guard(self, work: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401
+        """Run ``work``; an error closes the connection."""
+        ...
+
+
+def drop_queued(connection: LeavingConnection, packets: Iterable[Packet]) -> int:
+    """Drop packets that were read and not served; return how many messages of QoS 0 are lost.
+
+    DISCONNECT is applied.
+    """
+    lost = 0
+    for packet in packets:
+        if isinstance(packet, PublishRun) and not packet.qos:
+            lost += len(packet.payloads)
+        elif isinstance(packet, Disconnect):
+            connection.guard(apply_disconnect, connection, packet)
+    return lost
 
 
 def apply_disconnect(connection: LeavingConnection, packet: Disconnect) -> None:

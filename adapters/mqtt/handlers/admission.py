@@ -10,13 +10,16 @@ from adapters.mqtt.codec import encode_connack
 from adapters.mqtt.connection.connack import Agreed, connack
 from adapters.mqtt.connection.connection import MqttConnection
 from adapters.mqtt.connection.keep_alive import agree
+from adapters.mqtt.connection.ownership import is_served, refer_to_owner
 from adapters.mqtt.errors import MqttError, ReasonCode, reason_code
+from adapters.mqtt.node import Node
 from adapters.mqtt.session import State
 from adapters.mqtt.sessions.client_session import ClientSession
 from adapters.mqtt.wire import PACKET_ID_MAX, Connect, Version, Will
 from gateway.errors import GatewayError
 
 ASSIGNED_ID_BYTES: Final = 12  # of randomness in a client identifier that we make
+ASSIGNED_ID_TRIES_MAX: Final = 1_000
 
 
 def admit(
@@ -26,10 +29,13 @@ def admit(
     asked = connection.connect
     assert asked is not None
     node, config = connection.node, connection.config
-    client_id = asked.client_id or f"auto-{secrets.token_hex(ASSIGNED_ID_BYTES)}"
+    client_id = asked.client_id or _assigned_id(node)
     principal = principal_of(username, connection.peer_host)
     connection.client_id, connection.principal = client_id, principal
     connection.access = node.access.of_client(client_id, username, principal)
+    if not is_served(node, client_id):
+        refer_to_owner(connection, client_id)
+        return
     _check_owner(connection, username)
     if asked.will is not None:
         _check_will(connection, asked.will)
@@ -56,6 +62,15 @@ def admit(
     node.sessions.open(connect, connection, on_opened)
 
 
+def _assigned_id(node: Node) -> str:
+    """Return a new client identifier whose session this node serves, if that is found soon."""
+    for _ in range(ASSIGNED_ID_TRIES_MAX):
+        client_id = f"auto-{secrets.token_hex(ASSIGNED_ID_BYTES)}"
+        if is_served(node, client_id):
+            break
+    return client_id
+
+
 def _on_opened(
     connection: MqttConnection,
     agreed: Agreed,
@@ -63,7 +78,13 @@ def _on_opened(
     is_present: bool,  # noqa: FBT001 - the core's callback
     error: GatewayError | None,
 ) -> None:
-    connection.guard(_send_connack, connection, agreed, session, is_present, error)
+    arguments = (_send_connack, connection, agreed, session, is_present, error)
+    if session is None:
+        connection.guard(*arguments)
+        return
+    connection.node.context.returning.prepare(
+        session, connection, partial(connection.guard, *arguments)
+    )
 
 
 def _send_connack(
@@ -82,6 +103,8 @@ def _send_connack(
     if connection.is_closing:  # it went while its session was being opened
         node.sessions.closed(session, connection, with_will=False, session_expiry_interval=None)
         return
+    if session.connection is not connection:
+        return  # it moves to another node, which its client will be told
     connection.session = session
     packet = connack(asked, agreed, connection.config, is_present=is_present)
     connection.send_packet(encode_connack(packet, asked.version, connection.packet_bytes_max))

@@ -149,7 +149,9 @@ class Inbound:
             run.properties = without_alias(properties)
         session = connection.session
         assert session is not None
-        if run.qos == EXACTLY_ONCE and not session.inbound.isdisjoint(run.packet_ids):
+        if run.qos == EXACTLY_ONCE and not session.inbound.shards.keys().isdisjoint(
+            run.packet_ids
+        ):
             self._take_repeats(run, session)
             return
         if run.qos:
@@ -169,7 +171,7 @@ class Inbound:
         now: after a refusal the identifier would be free for the client, but still known here.
         """
         start = 0
-        for is_known, ids in groupby(run.packet_ids, session.inbound.__contains__):
+        for is_known, ids in groupby(run.packet_ids, session.inbound.shards.__contains__):
             part = run.packets(start, start := start + len(list(ids)))
             if is_known:
                 self._window.open(part)

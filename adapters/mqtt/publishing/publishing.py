@@ -17,6 +17,7 @@ from adapters.mqtt.errors import ReasonCode
 from adapters.mqtt.mapping import record_run
 from adapters.mqtt.packets.delayed_topics import DELAYED_PREFIX, parse_delayed
 from adapters.mqtt.ports import SessionPort
+from adapters.mqtt.publishing.inbound_identifiers import InboundIdentifiers
 from adapters.mqtt.reading.feed_set import FeedSet
 from adapters.mqtt.retained.store import RetainedStore
 from adapters.mqtt.routes import Routes
@@ -25,10 +26,14 @@ from features.expiry import NEVER
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer, Part
-from gateway.errors import GatewayError, MessageTooLarge, StorageUnavailable, as_value
+from gateway.errors import (
+    GatewayError,
+    MessageTooLarge,
+    NotLeader,
+    StorageUnavailable,
+    as_value,
+)
 from gateway.partition import Partition
-from gateway.placement import shard_of
-from gateway.sharded_stream import ShardedStream
 from gateway.storage import OnDone
 from gateway.streams import Item
 
@@ -51,7 +56,7 @@ class Publishing:
         feeds: FeedSet,
         distributor: Distributor,
         retained: RetainedStore,
-        inbound: ShardedStream,
+        inbound: InboundIdentifiers,
     ) -> None:
         self._broker = broker
         self._append_queue = broker.append_queue
@@ -127,15 +132,19 @@ class Publishing:
         will: Will,
         session: "SessionPort | None",
         access: ClientAccess,
+        again: Callable[[], None],
     ) -> None:
         """Publish a will; a failure is logged.
 
         The rules of this moment apply: a will that its client may not publish is dropped.
+        ``again`` is called when its topic is another node's, or is being loaded.
         """
         run = _run_of_will(client_id, will)
 
         def done(error: GatewayError | None) -> None:
-            if error is not None:
+            if isinstance(error, NotLeader):
+                again()
+            elif error is not None:
                 log.warning("will not published", client=client_id[:80], error=str(error))
             if (
                 (error is None or error is refusal)
@@ -166,16 +175,17 @@ class Publishing:
         removal is durable: otherwise, after a crash, such a message would be taken for a repeated
         one. The removal may use the reserve of a full disk.
         """
-        known = session.inbound
-        found = [packet_id for packet_id in packet_ids if packet_id in known]
+        known = session.inbound.shards
+        found = {one: known[one] for one in packet_ids if one in known}
         codes = [
             int(ReasonCode.SUCCESS if one in known else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND)
             for one in packet_ids
         ]
-        known.difference_update(found)
-        keys = [inbound_key(session.client_id, one) for one in found]
-        items: list[Item] = [(key, None) for key in keys if self._inbound.get(key) is not None]
-        if not items:
+        inbound = self._inbound
+        is_stored = bool(inbound.removals(session.client_id, found))
+        is_listed = session.inbound.release(found)
+        is_away = session.is_kept and not all(map(inbound.is_here, found.values()))
+        if not (is_stored or is_listed or is_away):
             on_done(codes, None)
             return
 
@@ -184,31 +194,41 @@ class Publishing:
                 known.update(found)
             on_done(codes, error)
 
-        if self._inbound.is_rewriting:
-            self._coalescer.seal()  # records that are rewritten must precede their removal
-        self._inbound.put(items, done, coalescer=self._removals)
+        def remove(error: StorageUnavailable | None = None) -> None:
+            items = inbound.removals(session.client_id, found)
+            if error is not None or not items:
+                done(error)
+                return
+            if inbound.stream.is_rewriting:
+                self._coalescer.seal()  # records that are rewritten must precede their removal
+            inbound.stream.put(items, done, coalescer=self._removals)
+
+        if is_away or is_listed:  # another node learns it from the state
+            inbound.list_all(session)
+            session.context.store.put_state(session, remove)
+        else:
+            remove()
 
     def forget(self, session: "SessionPort") -> None:
         """Remove all identifiers of a session that is over."""
-        keys = [inbound_key(session.client_id, packet_id) for packet_id in session.inbound]
-        session.inbound.clear()
         # Not ``is_kept``: DISCONNECT may have set the session's expiry to 0.
-        items: list[Item] = [(key, None) for key in keys if self._inbound.get(key) is not None]
+        items = self._inbound.removals(session.client_id, session.inbound.shards)
+        session.inbound.release(list(session.inbound.shards))
         if items:
             self._coalescer.seal()  # removals must follow what they remove
-            self._inbound.put(items, _ignore, coalescer=self._removals)
+            self._inbound.stream.put(items, _ignore, coalescer=self._removals)
 
     def _publish_once(
         self, run: PublishRun, session: "SessionPort", on_done: OnPublished
     ) -> None:
         """Append the messages of a QoS 2 run that are not repeated ones (section 4.3.3)."""
-        known = session.inbound
+        known = session.inbound.shards
         fresh = _first_times(run.packet_ids, known)
         if not fresh:
             self._counters.duplicates += len(run.payloads)
             # The first one may not be durable yet: the answer must wait for it.
             self._coalescer.seal()
-            if not known.issuperset(run.packet_ids):
+            if not known.keys() >= set(run.packet_ids):
                 msg = "what this repeats was refused just now"
                 raise StorageUnavailable(msg)
             self._broker.after_pending(on_done)
@@ -217,22 +237,31 @@ class Publishing:
         kept = run
         if len(fresh) < len(run.payloads):
             kept = run.part([run.payloads[at] for at in fresh], qos=run.qos)
-        known.update(packet_ids)
+        partition = self._target(kept)
+        shard = partition.shard
+        known.update(dict.fromkeys(packet_ids, self._inbound.place(shard)))
 
         def done(error: GatewayError | None) -> None:
             if error is not None:
-                known.difference_update(packet_ids)
+                session.inbound.release(packet_ids)
             on_done(error)
 
         items: list[Item] = []
         if session.is_kept:
-            items = [(inbound_key(session.client_id, one), b"") for one in packet_ids]
+            items = self._inbound.items(session, packet_ids, shard)
         try:
             self._append(kept, session.client_id, done, items)
         except GatewayError:
-            known.difference_update(packet_ids)
+            session.inbound.release(packet_ids)
             raise
         self._counters.duplicates += len(run.payloads) - len(fresh)
+
+    def _target(self, run: PublishRun) -> Partition:
+        """Return the partition of a run. Errors: as ``FeedSet.target``; those of a delay."""
+        topic = run.topic
+        if topic.startswith(DELAYED_PREFIX):
+            _, topic = parse_delayed(topic)
+        return self._feeds.target(self._routes.find(topic, run.qos))
 
     def _append(
         self,
@@ -301,8 +330,7 @@ class Publishing:
         self, items: Sequence[Item], on_done: OnDone, partition: Partition, part: Part
     ) -> None:
         """Append identifiers with their messages, in the shard of the messages' partition."""
-        shard = shard_of(partition.topic, partition.number, self._broker.placement)
-        self._inbound.put(items, on_done, beside=[part], shard=shard)
+        self._inbound.stream.put(items, on_done, beside=[part], shard=partition.shard)
 
     def live_refused(self) -> None:
         """Note that the log refused messages of QoS 0 that may have been delivered."""
@@ -347,16 +375,6 @@ def _first_times(packet_ids: Sequence[int], known: Collection[int]) -> list[int]
             seen.add(packet_id)
             fresh.append(at)
     return fresh
-
-
-def inbound_key(client_id: str, packet_id: int) -> bytes:
-    """Return the key of an inbound QoS 2 identifier in ``__mqtt_inbound``."""
-    return client_id.encode() + b"\0" + packet_id.to_bytes(2, "big")
-
-
-def parse_inbound_key(key: bytes) -> tuple[str, int]:
-    """Return (client identifier, packet identifier)."""
-    return key[:-3].decode(), int.from_bytes(key[-2:], "big")
 
 
 def _ignore(_error: StorageUnavailable | None) -> None:

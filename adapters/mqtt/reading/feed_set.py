@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 
 import structlog
 
@@ -60,6 +60,13 @@ class FeedSet:
         self._pace = Pace()  # of all that catch up together
         self._revision = -1
         self.open_shards: set[int] = set()
+        self.away: dict[int, int] = {}
+        """Partitions that this node does not serve, by id: up to where it has delivered them.
+
+        They are another node's, or not all of their shard's state is open.
+        """
+        self.before_return: Callable[[Mapping[int, int]], Awaitable[None]] | None = None
+        """Called with entries of ``away`` whose partitions are about to be followed again."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -70,10 +77,12 @@ class FeedSet:
         self._topics.on_changed.append(self._on_changed)
         self._topics.on_deleted.append(self._on_deleted)
         self._broker.placement.on_change.append(self._follow_owners)
+        self._broker.shards.on_open.append(self._serve)
         self._broker.shards.register(self)
 
     def stop(self) -> None:
         """Follow no more."""
+        self._broker.shards.on_open.remove(self._serve)
         self._broker.shards.unregister(self)
         self._topics.on_changed.remove(self._on_changed)
         self._topics.on_deleted.remove(self._on_deleted)
@@ -95,8 +104,30 @@ class FeedSet:
         return self._catch_ups.get(partition_id)
 
     def live_offsets(self) -> dict[int, int]:
-        """Return, by partition id, the first offset that has not been handed out."""
-        return {feed.partition_id: feed.live_offset for feed in self._by_partition.values()}
+        """Return, by partition id, the first offset that has not been handed out.
+
+        Of a partition of another node: not handed out by this one.
+        """
+        return {
+            **self.away,
+            **{feed.partition_id: feed.live_offset for feed in self._by_partition.values()},
+        }
+
+    def end_offsets(self) -> dict[int, int]:
+        """Return ``live_offsets``, but of other nodes' partitions the end that the storage knows.
+
+        There a subscription of now begins.
+        """
+        return {**self.live_offsets(), **self.away_ends()}
+
+    def away_ends(self) -> dict[int, int]:
+        """Return the ends of other nodes' partitions by id, as the storage knows them."""
+        stored = self._broker.stored_bounds
+        return {partition_id: stored(partition_id).end for partition_id in self.away}
+
+    def away_start(self, partition_id: int) -> int:
+        """Return the log start of another node's partition, as the storage knows it."""
+        return self._broker.stored_bounds(partition_id).start
 
     def push_held(self) -> None:
         """Hand out now what the loop's next turn would."""
@@ -181,7 +212,11 @@ class FeedSet:
     def _follow(self, topic: Topic) -> None:
         route = self._routes[topic.name.name]
         for number, partition_id in enumerate(topic.partition_ids):
-            if partition_id in self._by_partition or not self._is_open(topic, number):
+            if partition_id in self._by_partition:
+                continue
+            if not self._is_open(topic, number):
+                end = self._broker.stored_bounds(partition_id).end
+                self.away.setdefault(partition_id, end)
                 continue
             partition = self._broker.loaded_partition(topic, number)
             feed = Feed(
@@ -205,6 +240,12 @@ class FeedSet:
     def _follow_owners(self, _shards: Collection[int]) -> None:
         self._revision = -1  # targets are looked up again
 
+    def _serve(self, shards: Collection[int]) -> None:
+        """All state of shards is open: who is behind in their partitions may read."""
+        for feed in self:
+            if feed.partition.shard in shards:
+                self.away.pop(feed.partition_id, None)
+
     def _present(self) -> Iterator[Topic]:
         for name in self._routes:
             topic = self._topics.find(TopicName(DEFAULT_NAMESPACE, name))
@@ -214,20 +255,40 @@ class FeedSet:
     # --- ShardState
 
     async def load_shards(self, shards: Collection[int]) -> None:
-        """See ``ShardState``: follow the partitions that came."""
+        """See ``ShardState``: follow the partitions that came.
+
+        First, sessions that had read them note their offset: the former owner's readers may have
+        gone on, and what it appended meanwhile is read from the log.
+        """
+        returning = {
+            partition_id: self.away[partition_id]
+            for topic in self._present()
+            for number, partition_id in enumerate(topic.partition_ids)
+            if partition_id in self.away
+            and shard_of(topic, number, self._broker.placement) in shards
+        }
+        if returning and self.before_return is not None:
+            await self.before_return(returning)
         self.open_shards.update(shards)
         self._revision = -1
         for topic in self._present():
             self._follow(topic)
 
     def quiesce_shards(self, shards: Collection[int]) -> None:
-        """See ``ShardState``: a feed keeps nothing."""
+        """See ``ShardState``: who begins to read from now on is another node's reader.
+
+        Those that are live get what is under way, until the feed is closed.
+        """
+        for feed in self:
+            if feed.partition.shard in shards:
+                self.away[feed.partition_id] = feed.live_offset
 
     def close_shards(self, shards: Collection[int]) -> None:
         """See ``ShardState``: hand out what was under way, then drop the feeds."""
         self.open_shards.difference_update(shards)
         for feed in [one for one in self if one.partition.shard in shards]:
             feed.push_held()  # the next owner's feed begins behind it
+            self.away[feed.partition_id] = feed.live_offset
             self._drop(feed.partition_id)
 
     def _on_foreign(self, run: PublishRun) -> None:
@@ -242,6 +303,7 @@ class FeedSet:
         """Create a deleted topic again, empty: MQTT clients publish to it."""
         for partition_id in topic.partition_ids:
             self._drop(partition_id)
+            self.away.pop(partition_id, None)
         name = topic.name.name
         if topic.name.namespace == DEFAULT_NAMESPACE and name in self._routes:
             task = asyncio.get_running_loop().create_task(self._make_again(name))

@@ -11,8 +11,9 @@ Values stay encoded in memory, and names are shared between the stream and the i
 costs some 165 bytes beside its name and payload.
 """
 
+import asyncio
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -38,6 +39,7 @@ from gateway.topics.manager import TopicManager
 SWEPT_PER_CALL_MAX: Final = 2_048
 """Messages that one call of ``sweep`` looks at: about 2 ms."""
 PUBLISHERS_CACHED_MAX: Final = 1_024
+INDEXED_PER_TURN: Final = 1_000
 
 _VERSION: Final = 0
 _HEAD: Final = struct.Struct(">BBq")
@@ -48,6 +50,7 @@ _QOS_MASK: Final = 0x03
 _EXPIRY_MASK: Final = 0x04
 _PROPERTIES_MASK: Final = 0x08
 _PUBLISHER_MASK: Final = 0x10
+_ANY_VALUE: Final = b"\0\1"  # of QoS 1, for the shard of a topic
 _RARE_MASK: Final = _EXPIRY_MASK | _PROPERTIES_MASK
 
 
@@ -66,7 +69,7 @@ class RetainedStore:
     """Reads from memory; writes go beside the message itself, in one append."""
 
     def __init__(self, stream: ShardedStream, clock: Clock, config: MqttConfig) -> None:
-        """Take a stream that is loaded."""
+        """Take a stream that is loaded, as far as shards are this node's."""
         self.stream = stream
         stream.on_undone = self._follow
         self._values = stream.values
@@ -75,6 +78,7 @@ class RetainedStore:
         self._bytes_max = config.retained_bytes_max
         self._topics = RetainedTopics(stream.values)
         self._swept = b""  # up to which topic
+        self._is_loading = False  # then the index lacks some of what the stream holds
 
     @classmethod
     async def open(
@@ -96,6 +100,40 @@ class RetainedStore:
         )
         await stream.load()
         return cls(stream, clock, config)
+
+    # --- ShardState
+
+    @property
+    def open_shards(self) -> Collection[int]:
+        """See ``ShardState``."""
+        return self.stream.open_shards
+
+    def quiesce_shards(self, shards: Collection[int]) -> None:
+        """See ``ShardState``: all that was put is with the coalescer."""
+
+    def close_shards(self, shards: Collection[int]) -> None:
+        """See ``ShardState``."""
+        if not self.stream.open_shards.isdisjoint(shards):
+            for topic, _ in self.stream.items_of(shards):
+                self._topics.remove(topic)
+        self.stream.close_shards(shards)
+
+    async def load_shards(self, shards: Collection[int]) -> None:
+        """See ``ShardState``."""
+        self._is_loading = True
+        try:
+            await self.stream.load_shards(shards)
+            for at, (topic, _) in enumerate(self.stream.items_of(shards), 1):
+                if topic in self._values:  # it may have been removed meanwhile
+                    self._topics.put(topic)
+                if at % INDEXED_PER_TURN == 0:
+                    await asyncio.sleep(0)
+        finally:
+            self._is_loading = False
+
+    def is_here(self, topic: bytes) -> bool:
+        """Return whether this node keeps the retained message of a topic, if there is one."""
+        return self.stream.is_here(self.stream.shard_of(topic, _ANY_VALUE))
 
     def __len__(self) -> int:
         """Count what is retained, with what has expired and is not swept yet."""
@@ -248,7 +286,7 @@ class RetainedStore:
 
     def _follow(self, items: Sequence[Item]) -> None:
         """Bring the index of topics up to what the stream holds."""
-        if len(items) == 1:
+        if len(items) == 1 and not self._is_loading:
             # Both held the same names before, so that their numbers tell what has become of it.
             more = len(self._values) - len(self._topics)
             if more > 0:

@@ -18,6 +18,7 @@ from adapters.mqtt.delivery.at_most_once import (
     form_for,
 )
 from adapters.mqtt.delivery.mixed_topics import send_mixed_topics
+from adapters.mqtt.inflight.open_identifiers import OpenIdentifiers
 from adapters.mqtt.inflight.outbox import RETAINED, Outbox, packet_id_of
 from adapters.mqtt.ports import (
     FeedPort,
@@ -97,7 +98,7 @@ class ClientSession:
         self.holder = context.lanes.new_holder()  # id, for messages of shared subscriptions
         self.outbox = Outbox()
         self.journal = SessionJournal(self)
-        self.inbound: set[int] = set()  # QoS 2 identifiers that wait for PUBREL
+        self.inbound = OpenIdentifiers()
         self.behind: dict[int, int] = {}
         # By partition id, where the client is too slow for QoS 0; see ``at_most_once``.
         self.slow_receivers: dict[int, SlowReceiverPort] = {}

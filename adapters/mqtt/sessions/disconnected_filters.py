@@ -30,10 +30,16 @@ class DisconnectedFilters:
         """Let filters of a session match nothing more, and remove them."""
         if len(filters) <= FILTERS_PER_STEP and session not in self._left:
             self._remove(session, filters)
+            self._trie.resume(session)  # it may have gone while its filters were prepared
             return
         self._trie.suspend(session)
         self._left[session] = filters
         self._start(self._over_turns(session))
+
+    def hold(self, session: "SessionPort") -> None:
+        """Let a session that comes back match nothing until ``resume`` of the trie."""
+        self._left.pop(session, None)
+        self._trie.suspend(session)
 
     def come_back(self, session: "SessionPort", forbidden: Iterable[str]) -> None:
         """Leave the rest of a session's filters where they are, but for those out of force."""

@@ -83,12 +83,16 @@ class EndedRegistry:
         ended.add(one)
         ended.kept.add(one.number)
 
-    def attach(self, session: "SessionPort") -> None:
-        """A client is there: what it may still read counts, the rest is over."""
+    def attach(self, session: "SessionPort", *, is_checked: bool = False) -> None:
+        """A client is there: what it may still read counts, the rest is over.
+
+        ``is_checked``: what it may not read has been removed.
+        """
         if session.ended is None:
             return
         self._attached[session] = None
-        self.drop_forbidden(session)
+        if not is_checked:
+            self.drop_forbidden(session)
         for one in session.ended.by_number.values():
             self._index.add(one)
 

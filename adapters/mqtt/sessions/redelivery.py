@@ -21,28 +21,32 @@ from adapters.mqtt.ports import FeedPort, SessionConnection, SessionPort
 from adapters.mqtt.records.mixed_topic_batch import end_offset
 from adapters.mqtt.wire import EXACTLY_ONCE, PACKET_ID_MAX, PacketType, PublishRun
 from features.ranges import RangeSet
-from gateway.errors import GatewayError, OffsetOutOfRange
+from gateway.errors import GatewayError, NotLeader, OffsetOutOfRange
 
 log = structlog.get_logger()
 
 
 def redeliver(
-    session: "SessionPort", connection: "SessionConnection"
+    session: "SessionPort",
+    connection: "SessionConnection",
 ) -> Coroutine[object, object, None]:
     """Send PUBREL again; return what sends the messages again and lets the session go on.
 
     Before the client is heard of: to a PUBREC that comes from now on the session answers.
     """
-    redelivery = _Redelivery(session, connection)
+    redelivery = Redelivery(session, connection)
     redelivery.release()
     return redelivery.run()
 
 
-class _Redelivery:
+class Redelivery:
     """Redelivery to one client. Acknowledgements arrive meanwhile, also of messages not yet resent.
 
     So the due messages are looked up again after each wait. It ends at the session's first
     position: no new message is sent meanwhile.
+
+    Messages of a partition that this node does not serve stay in flight, and hold back what follows
+    in that partition. ``go_on`` sends them when it is served.
     """
 
     def __init__(self, session: "SessionPort", connection: "SessionConnection") -> None:
@@ -51,6 +55,8 @@ class _Redelivery:
         self._outbox = session.outbox
         self._connection = connection
         self._sent = RangeSet()  # again, as sequence numbers: they alone take the window
+        self._held_back: set[int] = set()  # partitions
+        self._end_seq = session.outbox.next_seq  # what comes later is sent for the first time
 
     @property
     def _is_over(self) -> bool:
@@ -65,26 +71,64 @@ class _Redelivery:
 
     async def run(self) -> None:
         """Send all messages again that are due, then let the session go on."""
+        await self._send_all()
+        while not self._is_over and self._take_back(with_retained=False):
+            await self._send_all()
+        if not self._is_over:
+            self._session.is_redelivering = False
+            self._session.note_settled()
+            self._session.go_on()
+
+    def go_on(self) -> None:
+        """Send what was held back and is here now; a run under way does so at its end."""
+        if not self._session.is_redelivering and self._take_back(with_retained=True):
+            self._session.is_redelivering = True
+            self._context.start(self.run())
+
+    def _take_back(self, *, with_retained: bool) -> bool:
+        """Let partitions that are here now hold back nothing; return whether there are any."""
+        feeds = self._context.feeds
+        here = {
+            one
+            for one in self._held_back
+            if (with_retained and one == RETAINED)
+            or (feeds.get(one) is not None and one not in feeds.away)
+        }
+        self._held_back -= here
+        if not self._held_back:
+            self._context.held_back.pop(self._session, None)
+        return bool(here)
+
+    async def _send_all(self) -> None:
         seq = self._outbox.base
         while not self._is_over and (unsettled := self._next_due(seq)) is not None:
             await self._send_again(unsettled)
             self._session.note_settled()  # what is not there any more
             await asyncio.sleep(0)  # there may be thousands, and others are to be served
             seq = unsettled.inflight.first_seq + unsettled.stop
-        if not self._is_over:
-            self._session.is_redelivering = False
-            self._session.note_settled()
-            self._session.go_on()
 
     def _next_due(self, seq: int) -> Unsettled | None:
         """Return the first messages to be sent again, from ``seq`` on."""
-        parts = self._outbox.unsettled(seq)
-        return next((one for one in parts if not one.is_received), None)
+        for one in self._outbox.unsettled(seq):
+            if one.inflight.first_seq >= self._end_seq:
+                return None
+            if one.is_received or one.inflight.partition_id in self._held_back:
+                continue
+            first_seq = one.inflight.first_seq
+            for first, last in self._sent.gaps(first_seq + one.start, first_seq + one.stop - 1):
+                return one._replace(start=first - first_seq, stop=last + 1 - first_seq)
+        return None
 
     async def _send_again(self, unsettled: Unsettled) -> None:
         inflight = unsettled.inflight
+        if self._is_away(inflight):
+            self._hold_back(inflight)
+            return
         try:
             found = await self._find(unsettled)
+        except NotLeader:  # it has just left
+            self._hold_back(inflight)
+            return
         except GatewayError as error:  # it stays on its way, until the client is back again
             log.warning(
                 "not delivered again", client=self._session.client_id[:80], error=str(error)
@@ -99,6 +143,21 @@ class _Redelivery:
             if self._is_over:
                 return
         self._drop(seq, inflight.first_seq + unsettled.stop)
+
+    def _hold_back(self, inflight: Inflight) -> None:
+        """Keep messages in flight, and let nothing new of their partition go before them."""
+        session, partition_id = self._session, inflight.partition_id
+        self._held_back.add(partition_id)
+        self._context.held_back[session] = self
+        offset = self._context.feeds.live_offsets().get(partition_id)
+        if session.reads_log and offset is not None:
+            session.behind.setdefault(partition_id, offset)
+
+    def _is_away(self, inflight: Inflight) -> bool:
+        """Return whether messages are with another node: they stay in flight until they come."""
+        if inflight.partition_id == RETAINED:
+            return not all(map(self._context.retained.is_here, inflight.topics))
+        return inflight.partition_id in self._context.feeds.away
 
     async def _find(self, unsettled: Unsettled) -> list[tuple[PublishRun, int, int, int]]:
         """Return (run, start, stop, index in the unsettled run) of what is still there."""

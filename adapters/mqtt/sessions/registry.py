@@ -6,16 +6,16 @@ monotonic clock while the node runs; across a restart, by the wall clock.
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
 import structlog
 
+from adapters.mqtt.inflight.open_identifiers import OpenIdentifiers
 from adapters.mqtt.ports import SessionConnection
 from adapters.mqtt.publishing.wills import Wills, delay_s
 from adapters.mqtt.sessions.client_session import ClientSession
-from adapters.mqtt.sessions.restoring import restore
 from adapters.mqtt.sessions.session_context import SessionContext
 from adapters.mqtt.sessions.store import state_key
 from adapters.mqtt.wire import Connect
@@ -28,6 +28,7 @@ SWEPT_PER_TURN_MAX: Final = 1_000
 LAG_RECORDS_MAX: Final = 100_000  # a stored position is at most so far behind the real one
 _STALE_ROOM: Final = 64  # deadlines that do not hold any more, beside as many as do
 
+NewIdentifiers = Callable[[str], OpenIdentifiers]
 OnOpen = Callable[[ClientSession | None, bool, GatewayError | None], None]
 
 log = structlog.get_logger()
@@ -36,7 +37,11 @@ log = structlog.get_logger()
 class Sessions:
     """All sessions by client identifier."""
 
-    def __init__(self, context: SessionContext, wills: Wills) -> None:
+    def __init__(
+        self, context: SessionContext, wills: Wills, new_identifiers: NewIdentifiers
+    ) -> None:
+        """``new_identifiers`` returns those of a client's new session."""
+        self._new_identifiers = new_identifiers
         self._context = context
         self._wills = wills
         self._sessions: dict[str, ClientSession] = {}
@@ -52,15 +57,42 @@ class Sessions:
 
     # --- start and stop
 
-    async def load(self) -> None:
-        """Load the stored sessions; all clients count as disconnected until they connect."""
-        context = self._context
-        await restore(context, self._sessions)
-        now_unix_ms = context.clock.unix_ms()
-        for session in self._sessions.values():
-            self._restore_deadline(session, now_unix_ms)
+    def start(self) -> None:
+        """Begin checkpoints and the sweep; the stored sessions have been added."""
         self._tick_checkpoint()
         self._tick_sweep()
+
+    def add(self, restored: Mapping[str, ClientSession]) -> None:
+        """Add stored sessions; all clients count as disconnected until they connect."""
+        self._sessions.update(restored)
+        now_unix_ms = self._context.clock.unix_ms()
+        for session in restored.values():
+            self._restore_deadline(session, now_unix_ms)
+
+    def suspend(self, session: ClientSession) -> None:
+        """Let a kept session that leaves the node do nothing more; the caller stores it.
+
+        Its client counts as disconnected. A will waits for the next owner, which publishes it
+        unless the client comes there in time.
+        """
+        session.deadline_ms = 0
+        self._wills.cancel(session.client_id)
+        connection = session.connection
+        if connection is not None:
+            will = session.will if connection.with_will and session.is_attached else None
+            self.connected -= 1
+            self._context.detach(session)
+            session.will = will
+            session.disconnected_unix_ms = self._context.clock.unix_ms()
+        self._context.share_shards.lanes.leave(session)
+        self._context.dirty.discard(session)
+
+    def forget(self, session: ClientSession) -> None:
+        """Forget a session that has left the node; it is not over."""
+        if self._sessions.get(session.client_id) is session:
+            del self._sessions[session.client_id]
+        self._wills.cancel(session.client_id)
+        self._context.depart(session)
 
     def stop(self) -> None:
         """Write down where everybody stands."""
@@ -126,6 +158,7 @@ class Sessions:
                 on_done(None, False, Overloaded("session.count_max is reached"))  # noqa: FBT003
                 return
             session = self._sessions[client_id] = ClientSession(client_id, self._context)
+            session.inbound = self._new_identifiers(client_id)
         else:
             self._wills.cancel(client_id)
         session.username = connect.username

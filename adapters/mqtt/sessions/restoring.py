@@ -1,11 +1,13 @@
-"""Sessions as they were written down, made again when the node starts.
+"""Sessions as they were written down, made again when their shard is opened.
 
 A record without its session is of one that is over, and is removed: a client of that name that
 comes later is not to find it.
 """
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from typing import Final, TypeVar
 
 import structlog
 
@@ -23,23 +25,29 @@ from adapters.mqtt.sessions.store import (
     parse_key,
 )
 
+RECORDS_PER_TURN: Final = 1_000
+
+_One = TypeVar("_One")
+
 log = structlog.get_logger()
 
 
-async def restore(context: SessionContext, sessions: dict[str, ClientSession]) -> None:
-    """Read stored sessions into ``sessions``, before any client connects.
+async def restore(context: SessionContext, shards: Collection[int]) -> dict[str, ClientSession]:
+    """Read the stored sessions of some shards, by client; none of the clients is connected.
 
-    Errors: as ``InternalStream.load``, ``QueueJournal.load``.
+    Shared subscriptions are restored too. Errors: as ``ShardedStream.load_shards``.
     """
-    await context.store.stream.load()
-    await _Restoring(context, sessions).run()
+    await context.store.stream.load_shards(shards)
+    restoring = _Restoring(context, dict(context.store.stream.items_of(shards)))
+    await restoring.run()
+    return restoring.sessions
 
 
 class _Restoring:
-    def __init__(self, context: SessionContext, sessions: dict[str, ClientSession]) -> None:
+    def __init__(self, context: SessionContext, values: dict[bytes, bytes]) -> None:
         self._context = context
-        self._sessions = sessions
-        self._values = context.store.stream.values
+        self.sessions: dict[str, ClientSession] = {}
+        self._values = values
         self._orphans: list[bytes] = []
 
     async def run(self) -> None:
@@ -47,20 +55,20 @@ class _Restoring:
         keys = defaultdict(list)
         for key in values:
             keys[key[:1]].append(key)
-        for key in keys[STATE_KEY]:
+        async for key in _in_slices(keys[STATE_KEY]):
             self._restore_state(parse_key(key)[0], values[key])
-        for session, rest, value in self._owned(keys[FILTER_KEY]):
+        async for session, rest, value in _in_slices(self._owned(keys[FILTER_KEY])):
             context.subscribing.restore(session, rest.decode(), value)
         for session, rest, value in self._owned(sorted(keys[ENDED_KEY])):  # the oldest first
             context.subscribing.restore_ended(session, int.from_bytes(rest, "big"), value)
         for key in keys[GROUP_KEY]:
             name, topic_filter = parse_key(key)
-            context.restore_group(name, topic_filter.decode(), decode_group(values[key]))
-        for session, rest, value in self._owned(sorted(keys[RUN_KEY])):  # in order
+            positions = decode_group(values[key])
+            context.share_shards.restore(name, topic_filter.decode(), positions)
+        async for session, rest, value in _in_slices(self._owned(sorted(keys[RUN_KEY]))):
             _restore_runs(session, int.from_bytes(rest, "big"), value)
-        for session in self._sessions.values():
+        for session in self.sessions.values():
             session.outbox.restored()
-        await context.lanes.load(self._sessions.values())
         if self._orphans:
             log.info("records of sessions that are over are removed", count=len(self._orphans))
             context.store.remove_orphans(self._orphans)
@@ -69,7 +77,7 @@ class _Restoring:
         """Yield (session, what follows its client in the key, value); note who has none."""
         for key in keys:
             client_id, rest = parse_key(key)
-            session = self._sessions.get(client_id)
+            session = self.sessions.get(client_id)
             if session is None:
                 self._orphans.append(key)
             else:
@@ -83,11 +91,20 @@ class _Restoring:
         session.username = stored.username
         session.will = stored.will
         session.positions = stored.positions
+        session.inbound = stored.inbound
         outbox = session.outbox = Outbox(next_seq=stored.base)
         outbox.next_seq = stored.next_seq
         outbox.done = stored.done
         outbox.received = set(stored.received)
-        self._sessions[client_id] = session
+        self.sessions[client_id] = session
+
+
+async def _in_slices(records: Iterable[_One]) -> AsyncIterator[_One]:
+    """Yield records in order; the loop serves others in between."""
+    for at, one in enumerate(records, 1):
+        yield one
+        if at % RECORDS_PER_TURN == 0:
+            await asyncio.sleep(0)
 
 
 def _restore_runs(session: ClientSession, first_seq: int, value: bytes) -> None:

@@ -10,9 +10,15 @@ from collections.abc import Coroutine, Iterable
 from adapters.mqtt.config import MqttConfig
 from adapters.mqtt.counters import Counters
 from adapters.mqtt.delivery.distributor import Distributor
-from adapters.mqtt.ports import Follower, GroupPort, SessionConnection, SessionPort
+from adapters.mqtt.ports import (
+    Follower,
+    GroupPort,
+    RedeliveryPort,
+    SessionConnection,
+    SessionPort,
+)
 from adapters.mqtt.reading.feed_set import FeedSet
-from adapters.mqtt.reading.pacing import FILTERS_PER_STEP, Pace
+from adapters.mqtt.reading.pacing import Pace
 from adapters.mqtt.retained.scans import RetainedScans
 from adapters.mqtt.retained.store import RetainedStore
 from adapters.mqtt.sessions.disconnected_filters import DisconnectedFilters
@@ -21,15 +27,20 @@ from adapters.mqtt.sessions.journal import SessionJournal
 from adapters.mqtt.sessions.journal_writer import JournalWriter
 from adapters.mqtt.sessions.read_access import forbidden_to, put_in_force
 from adapters.mqtt.sessions.redelivery import redeliver
+from adapters.mqtt.sessions.returning_filters import ReturningFilters
+from adapters.mqtt.sessions.share_shards import ShareShards
 from adapters.mqtt.sessions.store import SessionStore
 from adapters.mqtt.sessions.subscribing import Subscribing
 from adapters.mqtt.shared_subscriptions.groups import ShareGroup
 from adapters.mqtt.shared_subscriptions.lanes import ShareLanes
 from adapters.mqtt.shared_subscriptions.member_redelivery import MemberRedelivery
-from adapters.mqtt.subscriptions.filters import filter_bytes
+from adapters.mqtt.subscriptions.filters import (
+    filter_bytes,
+)
 from adapters.mqtt.subscriptions.subscription import Subscription
 from gateway.clock import Clock
 from gateway.queues.journal import QueueJournal
+from gateway.shard_lifecycle import ShardLifecycle
 
 
 class SessionContext:
@@ -45,6 +56,7 @@ class SessionContext:
         store: SessionStore,
         retained: RetainedStore,
         shares: QueueJournal,
+        shards: ShardLifecycle,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -65,13 +77,18 @@ class SessionContext:
         )
         self.subscribing = Subscribing(self)
         self.dirty_groups: set[GroupPort] = set()
+        self.held_back: dict[SessionPort, RedeliveryPort] = {}  # see ``Redelivery``
         self.groups: dict[str, ShareGroup] = {}  # by the filter as members send it
         self.lanes = ShareLanes(clock, feeds, self.groups, shares)
+        self.share_shards = ShareShards(self, shards)
         self._writer = JournalWriter(store, self.lanes)
         self.member_redelivery = MemberRedelivery(feeds, self.lanes, self.start)
         self.subscription_count = 0  # of all sessions, shared ones too
         self.pace = Pace()  # of long SUBSCRIBEs, all together
         self.disconnected_filters = DisconnectedFilters(distributor.trie, self.pace, self.start)
+        self.returning = ReturningFilters(
+            distributor.trie, self.disconnected_filters, self.endings, self.pace, self.start
+        )
         self._tasks: set[asyncio.Task[None]] = set()
 
     def stop(self) -> None:
@@ -105,19 +122,27 @@ class SessionContext:
         session.positions = {}
         # New messages wait for old ones, also those of groups.
         session.is_redelivering = session.outbox.count > 0
-        self.endings.attach(session)
-        session.forbidden = forbidden_to(session)
-        session.forget_retained(session.forbidden)
-        self.disconnected_filters.come_back(session, _own_filters(session, session.forbidden))
-        if len(session.subscriptions) > FILTERS_PER_STEP:
-            self.distributor.trie.forget_matches()
-        for name in tuple(session.subscriptions):
-            if name not in session.forbidden:
+        forbidden = self.returning.take(session)
+        self.endings.attach(session, is_checked=forbidden is not None)
+        if forbidden is None:
+            self._put_in_force(session)
+        else:
+            session.forbidden = forbidden
+            session.forget_retained(forbidden)
+            for name in session.groups.keys() - forbidden:
                 put_in_force(self, session, name)
         if session.is_redelivering:
             self.start(redeliver(session, connection))
         else:
             session.go_on()
+
+    def _put_in_force(self, session: SessionPort) -> None:
+        session.forbidden = forbidden_to(session)
+        session.forget_retained(session.forbidden)
+        self.disconnected_filters.come_back(session, _own_filters(session, session.forbidden))
+        for name in tuple(session.subscriptions):
+            if name not in session.forbidden:
+                put_in_force(self, session, name)
 
     def detach(self, session: SessionPort) -> None:
         """Store the positions of a session whose connection has gone."""
@@ -125,7 +150,8 @@ class SessionContext:
         self.endings.detach(session)
         for slow_receiver in tuple(session.slow_receivers.values()):
             slow_receiver.leave()
-        self._leave_catch_ups(session, session.behind)  # this sets its offsets
+        self.held_back.pop(session, None)
+        self.leave_catch_ups(session, session.behind)  # this sets its offsets
         session.positions = self.positions_of(session)
         session.is_attached = False
         session.connection = None
@@ -150,11 +176,17 @@ class SessionContext:
     ) -> dict[int, int]:
         """Return the offsets where a reader is behind; more than ``backlog_max`` is skipped.
 
-        A partition that was created while it was disconnected is read from its beginning.
+        A partition that was created while it was disconnected is read from its beginning. In one
+        of another node a reader is always behind: it goes on there when the node serves it.
         """
         behind: dict[int, int] = {}
+        for partition_id in self.feeds.away if positions else ():
+            start = self.feeds.away_start(partition_id)
+            behind[partition_id] = positions.get(partition_id, start)
         for feed in self.feeds if positions else ():
             partition_id = feed.partition_id
+            if partition_id in behind:  # it is leaving
+                continue
             offset = positions.get(partition_id, feed.log_start_offset)
             oldest = feed.live_offset - self.config.session.backlog_max
             if offset < oldest:
@@ -179,8 +211,8 @@ class SessionContext:
             if session.is_attached:
                 self.distributor.trie.add(subscription, session)
             return
-        group = self._group(subscription.group, subscription.topic_filter)
-        is_first = not group.is_kept
+        group = self.group(subscription.group, subscription.topic_filter)
+        is_first = not group.is_kept or group.is_parked
         group.members[session] = subscription
         group.update_is_kept()
         session.groups[name] = group
@@ -188,7 +220,10 @@ class SessionContext:
             self.join(group, session)
         if is_first and session.is_kept:  # SUBACK promises messages from here on
             group.keep()
-            self.store.put_group(group, self.positions_of_group(group))
+            if self.store.has_place_for(group):
+                self.store.put_group(group, self.positions_of_group(group))
+            else:
+                self.lanes.open_all(group)
 
     def drop_subscription(self, session: SessionPort, name: str) -> None:
         """Remove a subscription of a session."""
@@ -225,28 +260,22 @@ class SessionContext:
 
     # --- shared subscriptions
 
-    def _group(self, name: str, topic_filter: str) -> ShareGroup:
+    def group(self, name: str, topic_filter: str) -> ShareGroup:
+        """Return a shared subscription, made when there is none."""
         made = ShareGroup(name, topic_filter, self)
         return self.groups.setdefault(made.written, made)
-
-    def restore_group(self, name: str, topic_filter: str, positions: dict[int, int]) -> None:
-        """Restore the positions of a group; one without members is removed."""
-        group = self._group(name, topic_filter)
-        group.positions = positions
-        if not group.members:
-            self.groups.pop(group.written)
-            self.store.remove_group(group)
 
     def restore_member(self, session: SessionPort, subscription: Subscription) -> None:
         """Restore a member of a group."""
         assert subscription.group is not None
-        group = self._group(subscription.group, subscription.topic_filter)
+        group = self.group(subscription.group, subscription.topic_filter)
         group.members[session] = subscription
         group.update_is_kept()
         session.groups[group.written] = group
 
     def join(self, group: GroupPort, session: SessionPort) -> None:
         """Add a connected member; the first one continues at the group's positions."""
+        was_offline = not group.online
         if session not in group.online:
             group.online.append(session)
         best = max(group.members.values(), key=lambda one: one.qos)
@@ -256,6 +285,8 @@ class SessionContext:
         if len(group.online) == 1 and group.positions:
             group.behind = self._positions_to_read(group, group.positions)
             group.positions = {}
+        elif was_offline:
+            group.behind = self.feeds.away_ends()
         group.update_is_kept()
         if session.is_kept:
             group.keep()
@@ -270,7 +301,7 @@ class SessionContext:
         group.update_is_kept()
         if group.online:
             return
-        self._leave_catch_ups(group, group.behind)
+        self.leave_catch_ups(group, group.behind)
         group.positions = self.positions_of_group(group)
         group.behind = {}
         self.distributor.trie.remove(group.topic_filter, group)
@@ -283,10 +314,7 @@ class SessionContext:
         group.members.pop(session, None)
         group.update_is_kept()
         if not group.members:
-            self.groups.pop(group.written, None)
-            group.end()
-            self.dirty_groups.discard(group)
-            self.store.remove_group(group)
+            self.share_shards.end(group)
         elif group.online:
             group.go_on()
 
@@ -296,11 +324,27 @@ class SessionContext:
             return group.positions
         return {**self.feeds.live_offsets(), **group.behind}
 
+    def depart(self, session: SessionPort) -> None:
+        """Forget a session that has left the node; its groups stay."""
+        for group in session.groups.values():
+            group.members.pop(session, None)
+            group.update_is_kept()
+            if not group.members:
+                group.park()
+        session.groups.clear()
+        self.subscription_count -= len(session.subscriptions)
+        session.subscriptions.clear()  # a SUBSCRIBE that fails later finds nothing to undo
+        session.journal.close()
+        self.dirty.discard(session)
+
     # --- reading the log
 
     def catch_up(self, follower: Follower) -> None:
         """Serve a follower that is behind."""
+        away = self.feeds.away
         for partition_id in tuple(follower.behind):
+            if partition_id in away:
+                continue
             catch_up = self.feeds.catch_up(partition_id)
             if catch_up is None:
                 del follower.behind[partition_id]
@@ -311,15 +355,22 @@ class SessionContext:
         """Look up again what was found for a session that is behind, and not sent yet."""
         followers: list[Follower] = [session, *session.slow_receivers.values()]
         for follower in followers:
-            self._leave_catch_ups(follower, follower.behind)
+            self.leave_catch_ups(follower, follower.behind)
             self.catch_up(follower)
+
+    def note_away(self, session: SessionPort) -> None:
+        """Note where a session is in the partitions of other nodes: so far, where they left."""
+        if self.feeds.away and session.is_attached and session.reads_log:
+            for partition_id, offset in self.feeds.away.items():
+                session.behind.setdefault(partition_id, offset)
 
     def stop_catching_up(self, session: SessionPort) -> None:
         """End the catching up of a session: it is live everywhere."""
-        self._leave_catch_ups(session, session.behind)
-        session.behind = {}
+        self.leave_catch_ups(session, session.behind)
+        session.behind = self.feeds.away_ends()
 
-    def _leave_catch_ups(self, follower: Follower, behind: dict[int, int]) -> None:
+    def leave_catch_ups(self, follower: Follower, behind: Iterable[int]) -> None:
+        """End the catching up of a follower in partitions; its offsets are set."""
         for partition_id in behind:
             catch_up = self.feeds.catch_up(partition_id)
             if catch_up is not None:

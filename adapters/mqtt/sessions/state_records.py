@@ -4,6 +4,7 @@ import struct
 from typing import Final, NamedTuple
 
 from adapters.mqtt.errors import MqttError
+from adapters.mqtt.inflight.open_identifiers import OpenIdentifiers, decode_identifiers
 from adapters.mqtt.ports import SessionPort
 from adapters.mqtt.publishing.wills import decode_will, encode_will
 from adapters.mqtt.sessions.subscription_records import (
@@ -35,6 +36,7 @@ class StoredState(NamedTuple):
     done: RangeSet
     received: tuple[int, ...]
     positions: dict[int, int]
+    inbound: OpenIdentifiers
 
 
 def encode_state(session: "SessionPort") -> bytes:
@@ -57,6 +59,7 @@ def encode_state(session: "SessionPort") -> bytes:
             _encode_ranges(outbox.done),
             _encode_seqs(outbox.received),
             encode_positions(session.context.positions_of(session)),
+            session.inbound.encode(),
         )
     )
 
@@ -80,7 +83,8 @@ def decode_state(value: bytes) -> StoredState:
         decode_done = _decode_singly if version == _SETTLED_ONE_BY_ONE else _decode_ranges
         done, at = decode_done(value, at + _SEQUENCES.size)
         received, at = _decode_seqs(value, at)
-        positions, _ = decode_positions(value, at)
+        positions, at = decode_positions(value, at)
+        inbound = decode_identifiers(value, at)
     except (struct.error, UnicodeDecodeError, MqttError, InvalidRecord) as error:
         msg = f"a session's state cannot be read: {error}"
         raise CorruptBatch(msg) from error
@@ -94,6 +98,7 @@ def decode_state(value: bytes) -> StoredState:
         done,
         received,
         positions,
+        inbound,
     )
 
 

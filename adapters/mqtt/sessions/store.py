@@ -7,7 +7,8 @@ state value   version u8 = 1, Session Expiry Interval u32, disconnected at i64 (
               bytes), base sequence u64, next sequence u64, then three lists, each with its
               length u32: settled sequences above base (first u64, last u64; in version 0 one
               by one, u64), sequences u64 that PUBREC came for, positions (partition id u32,
-              offset i64)
+              offset i64); with more than one shard, open identifiers of inbound QoS 2 messages:
+              complete up to (epoch i64, count u64), length u32, then identifier u16, shard u16
 filter key    0x02, client, the filter as the client wrote it
 filter value  version u8 = 0, QoS u8, flags u8 (1 No Local, 2 Retain As Published), Retain
               Handling u8, identifier u32, count u32, starts (partition id u32, offset i64)
@@ -200,15 +201,26 @@ class SessionStore:
         except GatewayError as error:
             asyncio.get_running_loop().call_soon(on_done, StorageUnavailable(str(error)))
 
+    def shard_of_group(self, group: "GroupPort") -> int:
+        """Return the shard in which a shared subscription is written down."""
+        return self.stream.shard_of(group_key(group.name, group.topic_filter), b"")
+
+    def has_place_for(self, group: "GroupPort") -> bool:
+        """Return whether a shared subscription is written down on this node."""
+        return self.stream.is_here(self.shard_of_group(group))
+
     def put_group(self, group: "GroupPort", positions: Mapping[int, int]) -> None:
         """Write down how far a shared subscription is."""
+        if not self.has_place_for(group):
+            return  # another node's; the lanes of this one have what it knows
         group.context.write_journals()
         value = bytes((VERSION,)) + encode_positions(positions)
         self._put([(group_key(group.name, group.topic_filter), value)], _log_failure)
 
     def remove_group(self, group: "GroupPort") -> None:
         """Forget a shared subscription without members."""
-        self._put([(group_key(group.name, group.topic_filter), None)], _log_failure)
+        if self.has_place_for(group):
+            self._put([(group_key(group.name, group.topic_filter), None)], _log_failure)
 
     def remove(self, session: "SessionPort") -> None:
         """Forget a session, whole: its state first, without which the rest does not count."""

@@ -44,6 +44,10 @@ class SubscribingServices(ContextPort, Protocol):
         """Forget what a subscription was before."""
         ...
 
+    def note_away(self, session: SessionPort) -> None:
+        """Note where a session is in the partitions of other nodes."""
+        ...
+
     def stop_catching_up(self, session: SessionPort) -> None:
         """Let a session be behind no more."""
         ...
@@ -71,8 +75,9 @@ class Subscribing:
             context.feeds.push_held()  # the old ones match what was acknowledged before
         read_log_before = session.reads_log
         live: Mapping[int, int] = NO_STARTS
+        context.note_away(session)
         if session.is_kept or session.behind or session.slow_receivers:
-            live = context.feeds.live_offsets()
+            live = context.feeds.end_offsets()
         written = {}
         replaced: dict[str, Subscription | None] = {}
         ended: list[tuple[str, EndedSubscription[SessionPort]]] = []
@@ -140,7 +145,8 @@ class Subscribing:
         context = self._context
         if session.reads_log:
             context.feeds.push_held()  # they match what was acknowledged before
-        live = context.feeds.live_offsets() if session.behind else NO_STARTS
+        context.note_away(session)
+        live = context.feeds.end_offsets() if session.behind else NO_STARTS
         existed = []
         for name in filters:
             old = session.subscriptions.get(name)

@@ -66,6 +66,7 @@ class ShareGroup:
         "behind",
         "context",
         "is_kept",
+        "is_parked",
         "lanes",
         "members",
         "name",
@@ -94,6 +95,7 @@ class ShareGroup:
         # The filter as members write it: what sessions know the group by.
         self.written = f"{prefix}/{topic_filter}"
         self.is_kept = False
+        self.is_parked = False
 
     def keep(self) -> None:
         """See ``GroupPort``."""
@@ -105,7 +107,12 @@ class ShareGroup:
 
     def update_is_kept(self) -> None:
         """Members have changed: say whether a session outlives its connection, and so the group."""
-        self.is_kept = any(member.is_kept for member in self.members)
+        self.is_kept = self.is_parked or any(member.is_kept for member in self.members)
+
+    def park(self) -> None:
+        """See ``GroupPort``."""
+        self.is_parked = self.is_kept = True
+        self.keep()
 
     def wanted_filters(self) -> Iterator[str]:
         """See ``FollowerPort``."""

@@ -25,19 +25,20 @@ from features.queue.lane import Lane
 from features.queue.model import Effects, Policy, Run
 from gateway.clock import Clock
 from gateway.coalescer import Part
-from gateway.errors import StorageUnavailable
+from gateway.errors import NotLeader, StorageUnavailable
 from gateway.queues.journal import QueueJournal, lane_id
 
 ROOM_BYTES: Final = 16 << 20  # of the journal, beside twice its live bytes
 IN_FLIGHT_MAX: Final = 1_000_000  # messages of one lane that all members have
 LEASE_MS: Final = 100 * 365 * 86_400_000  # only its session's end takes a message from a member
 
+OVER: Final = 1 << 62  # next offset of a stored lane whose group is over
+
 UNTRACKED: Final = 0
 """As an attempt: the message was not handed out by a lane; it left at QoS 0."""
 
-_POLICY: Final = Policy(in_flight_max=IN_FLIGHT_MAX)
+POLICY: Final = Policy(in_flight_max=IN_FLIGHT_MAX)
 _NOBODY: Final = 1  # the holder of what is done in the same call
-_LANE_PREFIX_BYTES: Final = 20  # of a lane id: topic and partition number
 
 
 class Piece(NamedTuple):
@@ -68,6 +69,7 @@ class ShareLane:
         "lane",
         "lane_id",
         "partition_id",
+        "shard",
     )
 
     def __init__(
@@ -77,7 +79,8 @@ class ShareLane:
         self.group = group
         self.lane = lane
         self.partition_id = feed.partition_id
-        self.lane_id = _lane_id(feed, group.written)
+        self.shard = feed.partition.shard
+        self.lane_id = share_lane_id(feed, group.written)
         self.is_ahead = True
         self.has_left = False
         self.is_gone = False  # a group that ends purges its lanes, and writes that
@@ -167,18 +170,29 @@ class ShareLanes:
         """Return the lane of a group and a feed; a new one begins at an offset."""
         lane = group.lanes.get(feed.partition_id)
         if lane is None:
-            lane = ShareLane(self, group, feed, Lane(_POLICY, next_offset))
+            lane = ShareLane(self, group, feed, Lane(POLICY, next_offset))
             group.lanes[feed.partition_id] = lane
         return lane
+
+    def open_all(self, group: LaneGroup) -> None:
+        """Store positions of a group whose own record is with another node: a lane has each."""
+        positions = group.behind if group.online else group.positions
+        for feed in self._feeds:
+            if (
+                feed.partition_id not in group.lanes
+                and feed.partition_id not in self._feeds.away
+            ):
+                offset = positions.get(feed.partition_id, feed.live_offset)
+                self.pend(self.open(group, feed, offset))
 
     def forget(self, group: LaneGroup) -> None:
         """A group is over: one of its name that comes later does not have its messages."""
         for lane in group.lanes.values():
             self._pending.pop(lane, None)
             if lane.is_stored:
-                lane.lane.purge(lane.lane.next_offset)
+                lane.lane.seek(OVER, end_offset=OVER)
                 lane.is_ahead = True
-                self._pend(lane)
+                self.pend(lane)
         group.lanes.clear()
         group.returning.clear()
 
@@ -231,16 +245,17 @@ class ShareLanes:
         if not group.is_kept:
             lane.is_ahead = True
             return
-        self._pend(lane)
+        self.pend(lane)
         self._pending[lane] += entry
 
     def keep(self, group: LaneGroup) -> None:
         """The group outlives its connections from now on: have it written down."""
         for lane in group.lanes.values():
             if lane.is_ahead:
-                self._pend(lane)
+                self.pend(lane)
 
-    def _pend(self, lane: ShareLane) -> None:
+    def pend(self, lane: ShareLane) -> None:
+        """Write a lane's changes, or a snapshot when it is ahead, with what is appended next."""
         if lane not in self._pending:
             lane.group.context.write_soon()
             lane.is_stored = True
@@ -258,89 +273,33 @@ class ShareLanes:
         appended.
         """
         pending, self._pending = self._pending, {}
-        part = self.journal.part
-        return list(pending), [part(lane, bytes(entry)) for lane, entry in pending.items()]
+        lanes: list[ShareLane] = []
+        parts: list[Part] = []
+        for lane, entry in pending.items():
+            try:
+                parts.append(self.journal.part(lane, bytes(entry)))
+            except NotLeader:  # its shard has left, with what the next owner is to know
+                lane.has_left = True
+            else:
+                lanes.append(lane)
+        return lanes, parts
 
     def written(self, lanes: Sequence[ShareLane], error: StorageUnavailable | None) -> None:
         """An append is durable; what was refused goes with the next, by a snapshot."""
         self.journal.note(lanes, error)
         for lane in lanes if error is not None else ():
+            if lane.has_left:
+                continue
             group = self._groups.get(lane.group.written)
             latest = None if group is None else group.lanes.get(lane.partition_id)
             if latest in {None, lane}:
                 self._pending.setdefault(lane, bytearray())
 
-    def _kept(self) -> Iterator[ShareLane]:
+    def kept(self) -> Iterator[ShareLane]:
+        """Yield the lanes that are written down."""
         for group in self._groups.values():
             if group.is_kept:
                 yield from group.lanes.values()
-
-    # --- after a restart
-
-    async def load(self, sessions: "Iterable[SessionPort]") -> None:
-        """Take lanes back, when groups and sessions are. Errors: as ``QueueJournal.load``."""
-        found: dict[bytes, Lane] = {}
-
-        def on_entry(key: bytes, entry: bytes, is_snapshot: bool) -> None:  # noqa: FBT001
-            if is_snapshot:
-                found[key] = Lane(_POLICY, 0)
-            lane = found.get(key)
-            if lane is not None:
-                lane.apply(entry)
-
-        await self.journal.load(on_entry)
-        feeds = {_lane_id(feed, ""): feed for feed in self._feeds}
-        for key, lane in found.items():
-            feed = feeds.get(key[:_LANE_PREFIX_BYTES])
-            group = self._groups.get(key[_LANE_PREFIX_BYTES:].decode())
-            if feed is not None and group is not None:
-                self._restore(group, feed, lane)
-        for session in sessions:
-            self._claim(session)
-        for group in self._groups.values():
-            for share_lane in group.lanes.values():
-                self._recover(share_lane)
-        await self.journal.start(self._kept)
-
-    def _restore(self, group: LaneGroup, feed: FeedPort, lane: Lane) -> None:
-        restored = self.open(group, feed, 0)
-        restored.lane = lane
-        restored.is_ahead = False
-        restored.is_stored = True
-        if lane.next_offset > feed.live_offset:
-            # The log has lost what it had not flushed: deal again what may be other messages.
-            offset = min(lane.floor, feed.live_offset)
-            lane.seek(offset, end_offset=feed.live_offset)
-            restored.is_ahead = True
-            if group.positions:
-                group.positions[feed.partition_id] = offset
-        elif group.positions:
-            position = group.positions.get(feed.partition_id, 0)
-            group.positions[feed.partition_id] = max(position, lane.next_offset)
-
-    def _claim(self, session: "SessionPort") -> None:
-        """Leave messages in flight with their sessions."""
-        now = self.clock.steady_unix_ms()
-        attempts: dict[int, int] = {}
-        for run, start, stop, _ in session.outbox.unsettled():
-            group = self._groups.get(run.group)
-            feed = self._feeds.get(run.partition_id)
-            if group is None or feed is None:
-                continue
-            position = group.positions.get(run.partition_id, run.first_offset)
-            lane = self.open(group, feed, position)
-            offsets = range(run.first_offset + start, run.first_offset + stop)
-            next_offset = lane.lane.next_offset
-            mine = lane.lane.claim(offsets, holder=session.holder, now=now)
-            if mine:
-                attempts[run.first_seq] = max(taken.attempt for taken in mine)
-                lane.is_ahead |= mine[-1].offset >= next_offset
-        session.outbox.set_attempts(attempts)
-
-    def _recover(self, lane: ShareLane) -> None:
-        lane.lane.recovered(self.clock.steady_unix_ms())
-        if lane.lane.returned_count:
-            lane.group.returning.add(lane)
 
 
 def ids_of(first_offset: int, length: int, attempt: int) -> list[tuple[int, int]]:
@@ -349,5 +308,6 @@ def ids_of(first_offset: int, length: int, attempt: int) -> list[tuple[int, int]
     return list(zip(offsets, repeat(attempt, length), strict=True))
 
 
-def _lane_id(feed: FeedPort, written: str) -> bytes:
+def share_lane_id(feed: FeedPort, written: str) -> bytes:
+    """Return the key of a lane's entries."""
     return lane_id(feed.partition.topic.uuid, feed.partition.number, written)

@@ -96,8 +96,8 @@ class MemberRedelivery:
             return True
         start = min(max(first, feed.log_start_offset), stop)
         runs, next_offset = await _read(feed, start, stop)
-        if first_row(lane.lane.returned(AT_ONCE_MAX)) != (first, stop):
-            return True  # another session has ended meanwhile, or the group has
+        if lane.has_left or first_row(lane.lane.returned(AT_ONCE_MAX)) != (first, stop):
+            return True  # another session, or the group, has ended or left meanwhile
         if not group.online:
             return False
         at = first

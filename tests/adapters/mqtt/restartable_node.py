@@ -210,7 +210,7 @@ class RestartableNode:
         done = asyncio.get_running_loop().create_future()
         self.kernel.broker.after_pending(lambda _error: done.set_result(None))
         await done
-        for stream in (node.context.store.stream, node.publishing._inbound):
+        for stream in (node.context.store.stream, node.publishing._inbound.stream):
             stream.put = _put_nothing  # type: ignore[method-assign]
         for listener in adapter.listeners:
             for connection in listener.connections:

@@ -24,7 +24,7 @@ async def test_a_rewrite_does_not_bring_a_released_identifier_back(tmp_path: Pat
         await publisher.receive(Kind.PUBREC)
         session = one.session("p")
         assert session is not None
-        inbound = one.adapter.node.publishing._inbound
+        inbound = one.adapter.node.publishing._inbound.stream
         coalescer = one.adapter.node.publishing._coalescer
         one.live.storage.held = True
         publisher.send(wire.publish("t", b"2", qos=1, packet_id=1))
@@ -33,13 +33,13 @@ async def test_a_rewrite_does_not_bring_a_released_identifier_back(tmp_path: Pat
         inbound.partitions[0]._rewrite_when_due()
         assert inbound.is_rewriting
         publisher.send(wire.ack(Kind.PUBREL, 9))
-        await until(lambda: not session.inbound)
+        await until(lambda: not session.inbound.shards)
         one.live.storage.release()
         await publisher.receive(Kind.PUBACK)
         await publisher.receive(Kind.PUBCOMP)
         await until(lambda: not inbound.is_rewriting)
         await one.restart(crash=True)
-        assert not one.adapter.node.publishing._inbound.values
+        assert not one.adapter.node.publishing._inbound.stream.values
         back = await one.client("p", kept=True)
         back.send(wire.publish("t", b"3", qos=2, packet_id=9))
         await back.receive(Kind.PUBREC)

@@ -89,6 +89,7 @@ def ranges_of(seqs: set[int]) -> RangeSet:
     done=st.sets(OFFSETS, max_size=5),
     received=st.sets(OFFSETS, max_size=5),
     positions=POSITIONS,
+    listed=st.none() | st.dictionaries(st.integers(1, 65_535), st.integers(0, 1_023)),
 )
 def test_a_state_comes_back(  # noqa: PLR0917 - the fields of a state
     username: str | None,
@@ -99,14 +100,21 @@ def test_a_state_comes_back(  # noqa: PLR0917 - the fields of a state
     done: set[int],
     received: set[int],
     positions: dict[int, int],
+    listed: dict[int, int] | None,
 ) -> None:
     one = session(positions)
+    if listed is not None:
+        one.inbound.shards.update(listed)
+        one.inbound.list_all((7, 1 << 40))
     one.username, one.will, one.expiry_s = username, will, expiry_s
     one.disconnected_unix_ms = disconnected_unix_ms
     one.outbox.base, one.outbox.next_seq = base, base + 9
     one.outbox.done, one.outbox.received = ranges_of(done), received
     found = decode_state(encode_state(one))
     fields = found._asdict() | {"done": list(found.done)}
+    inbound = fields.pop("inbound")
+    assert (inbound.shards, inbound.listed) == (listed or {}, frozenset(listed or ()))
+    assert inbound.listed_to == one.inbound.listed_to
     assert tuple(fields.values()) == (
         expiry_s,
         disconnected_unix_ms,
