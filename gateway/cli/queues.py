@@ -36,7 +36,8 @@ Settings = Annotated[
         parser=parse_change,
         metavar="SETTING=VALUE",
         help="order (none, key: one of a key at a time, fair: quiet keys first), lease_ms, "
-        "delay_ms, retention_ms, attempts_max, dead_letter_topic, in_flight_max.",
+        "delay_ms, retention_ms, attempts_max, dead_letter_topic, in_flight_max, "
+        "single_active.",
     ),
 ]
 

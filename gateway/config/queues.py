@@ -20,7 +20,8 @@ class QueueConfig(FrozenConfig):
         default=100_000,
         ge=1,
         le=10_000_000,
-        description="Receivers that wait for messages, of all queues; more are refused.",
+        description="Receivers that wait for messages, and registered consumers, of all queues; "
+        "more are refused.",
     )
     wait_ms_max: int = Field(
         default=60_000,
@@ -123,4 +124,8 @@ class DeclaredQueue(FrozenConfig):
         ge=1,
         le=1_000_000,
         description="Messages of a partition in flight at a time.",
+    )
+    single_active: bool = Field(
+        default=False,
+        description="Of all registered consumers one gets messages, until it leaves.",
     )

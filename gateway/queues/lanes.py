@@ -14,6 +14,7 @@ from gateway.coalescer import Coalescer
 from gateway.config.queues import QueueConfig
 from gateway.deadlines import Deadlines
 from gateway.errors import Overloaded, StorageUnavailable
+from gateway.leaser import Leaser
 from gateway.model import TopicName
 from gateway.partition import Partition
 from gateway.queues.feeder import Feeder
@@ -73,6 +74,7 @@ class QueueContext:
     ) -> None:
         self.broker = broker
         self.transfers = transfers
+        self.leaser = Leaser(clock)  # rights of single active consumers
         self.clock = clock
         self.config = config
         self.journal = journal
@@ -105,6 +107,7 @@ class QueueContext:
     async def close(self) -> None:
         """End background tasks and timers."""
         self.leases.close()
+        self.leaser.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

@@ -30,6 +30,9 @@ class QueueSettings(FrozenConfig):
         default="", description="In the same namespace; empty: none."
     )
     in_flight_max: int = Field(default=120_000, ge=1, le=1_000_000)
+    single_active: bool = Field(
+        default=False, description="Of all consumers one gets messages, until it leaves."
+    )
 
 
 class EarlierDelay(NamedTuple):

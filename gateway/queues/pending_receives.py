@@ -20,6 +20,12 @@ class ReceiveQueue(Protocol):
         ...
 
 
+class Ticketed(Protocol):
+    """Something that may have a timeout: ``ticket`` is its key, 0 without one."""
+
+    ticket: int
+
+
 class PendingReceive:
     """One pending receive request. ``cancel`` may be called at any time."""
 
@@ -104,6 +110,8 @@ class PendingReceives:
         self._receivers_max = receivers_max
         self._tickets = count(1)
         self._receivers: dict[int, PendingReceive] = {}
+        self.consumer_count = 0
+        """Registered consumers, which count as receives that wait."""
         # By ticket: a timer entry outlives its receive, and must not keep it alive.
         self._deadlines: Deadlines[int] = Deadlines(clock, self._on_due)
 
@@ -112,7 +120,7 @@ class PendingReceives:
 
     def check_room(self) -> None:
         """Raise ``Overloaded`` when too many receives wait."""
-        if len(self._receivers) >= self._receivers_max:
+        if len(self._receivers) + self.consumer_count >= self._receivers_max:
             raise Overloaded(f"{self._receivers_max} receivers wait for messages")
 
     def begin(self, receiver: PendingReceive, wait_ms: int) -> None:
@@ -121,12 +129,12 @@ class PendingReceives:
         self._receivers[ticket] = receiver
         self._deadlines.arm(ticket, self._clock.monotonic_ms() + wait_ms)
 
-    def end(self, receiver: PendingReceive) -> None:
+    def end(self, receiver: Ticketed) -> None:
         """End a wait."""
         if self._receivers.pop(receiver.ticket, None) is not None:
             self._deadlines.forget(receiver.ticket)
 
-    def has(self, receiver: PendingReceive) -> bool:
+    def has(self, receiver: Ticketed) -> bool:
         """Return whether its wait has not ended."""
         return receiver.ticket in self._receivers
 

@@ -11,6 +11,7 @@ from gateway.errors import NotLeader
 from gateway.model import Record, TopicName
 from gateway.partition import Partition
 from gateway.queues.browsing import Browsed, browse, get_record
+from gateway.queues.consumers import CancelReason, Consumers
 from gateway.queues.delivered_ranges import DeliveredRange, deliveries_of
 from gateway.queues.lanes import QueueContext, QueueLane, policy_of
 from gateway.queues.model import Delivery, DeliveryId, EarlierDelay, Outcome, QueueRow
@@ -43,6 +44,8 @@ class Queue:
         self._fairness = Fairness()
         self._receivers = Receivers(context, pending_receives, row.settings)
         self._settler = Settler(context, self._receivers.freed)
+        self.consumers = Consumers(context, pending_receives, self._receivers, self._settler)
+        """Registered consumers: ``consumers.subscribe``."""
         self._turn = 0
         self.purged_ends = parse_purged(row.attributes)
         """End offset of the last purge, by number of the partition."""
@@ -53,8 +56,6 @@ class Queue:
         self.is_gone = False
         self.is_away = False
         """Whether another node owns a partition of it; requests are refused, see ``check_here``."""
-
-    # --- what it is
 
     @property
     def name(self) -> TopicName:
@@ -107,8 +108,6 @@ class Queue:
     def policy(self) -> Policy:
         """Policy of the lanes. Without a dead-letter topic, attempts are not limited."""
         return policy_of(self._context, self.name.namespace, self.settings)
-
-    # --- sending
 
     def partition_for(self, key: bytes | None) -> Partition:
         """Return the partition for a message of that key; without a key the partitions in turn.
@@ -283,8 +282,6 @@ class Queue:
         if not self.lanes:
             self._context.loop.call_soon(on_done, None)
 
-    # --- looking
-
     def counts(self) -> Counts:
         """Return the number of messages by state."""
         counts = [lane.lane.counts(lane.partition.stable_end) for lane in self.lanes]
@@ -347,7 +344,7 @@ class Queue:
             if is_here:
                 self._receivers.reopen()
             else:
-                self._receivers.close()
+                self._end_receivers(CancelReason.MOVED)
 
     def wake(self, lane: QueueLane) -> None:
         """See ``gateway.queues.lanes.LaneOwner``."""
@@ -368,16 +365,20 @@ class Queue:
         for lane in self.lanes:
             lane.configure(self.settings, policy)
 
-    def close(self) -> None:
+    def close(self, reason: CancelReason = CancelReason.STOPPED) -> None:
         """Stop; messages in flight are in the journal. Waiting receives get an empty answer."""
-        self._receivers.close()
+        self._end_receivers(reason)
         for lane in self.lanes:
             lane.close()
+
+    def _end_receivers(self, reason: CancelReason) -> None:
+        self._receivers.close()
+        self.consumers.close(reason)
 
     def leave_node(self) -> None:
         """Hand out nothing more; waiting receives get an empty answer, and ask again."""
         self.is_away = True
-        self._receivers.close()
+        self._end_receivers(CancelReason.MOVED)
         for lane in self.lanes:
             if lane.partition.is_gone:
                 lane.close()
@@ -393,6 +394,6 @@ class Queue:
     def drop(self) -> None:
         """Close a deleted queue."""
         self.is_gone = True
-        self.close()
+        self.close(CancelReason.DELETED)
         for lane in self.lanes:
             lane.leave()

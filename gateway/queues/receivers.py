@@ -9,7 +9,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -29,7 +29,7 @@ LOOK_MS: Final = 1_000  # for one who does not wait, behind what is dead or has 
 _log = structlog.get_logger()
 
 
-class _Found(Enum):
+class Found(Enum):
     """Result of serving a receive."""
 
     SOMETHING = "it is answered, or is being read for"
@@ -37,8 +37,39 @@ class _Found(Enum):
     PERHAPS = "many in front were dead or have expired: look again when others had their turn"
 
 
+class Taker(Protocol):
+    """A receive or a consumer, as messages are taken for it."""
+
+    messages_max: int
+    bytes_max: int
+    lease_ms: int
+    holder: int
+    ticket: int
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it was answered for good, or cancelled."""
+        ...
+
+    def finish(self, ranges: list[DeliveredRange]) -> None:
+        """Deliver messages; none, when they could not be read."""
+        ...
+
+    def fail(self) -> None:
+        """End after an internal error."""
+        ...
+
+
+class Dealer(Protocol):
+    """Registered consumers; see ``gateway.queues.consumers``."""
+
+    def deal(self) -> None:
+        """Serve consumers and waiting receives for one turn."""
+        ...
+
+
 class Receivers:
-    """Receives of one queue."""
+    """Receives of one queue. ``dealer`` is there while the queue has consumers."""
 
     def __init__(
         self, context: QueueContext, pending_receives: PendingReceives, settings: QueueSettings
@@ -53,6 +84,7 @@ class Receivers:
         self._is_looking = False  # somebody found no more than dead ones yet, and comes again
         self._met_dead_count = 0
         self._was_full = False  # then who waits is to be looked at when something is settled
+        self.dealer: Dealer | None = None
         self.settings = settings
         self.lanes: Sequence[QueueLane] = ()
 
@@ -67,16 +99,16 @@ class Receivers:
         One without a wait is answered at once, unless many messages in front are dead or expired.
         """
         receiver.is_polling = wait_ms <= 0
-        found = _Found.NOTHING if self._waiting else self._serve(receiver)
+        found = Found.NOTHING if self._waiting else self.serve(receiver)
         if receiver.is_done:
             return None
-        if found is not _Found.SOMETHING and (
+        if found is not Found.SOMETHING and (
             self._is_closed or (receiver.is_polling and not self._is_looking)
         ):
             receiver.finish([])
             return None
         self._pending_receives.begin(receiver, LOOK_MS if receiver.is_polling else wait_ms)
-        if found is not _Found.SOMETHING:  # what is being read may have expired, too
+        if found is not Found.SOMETHING:  # what is being read may have expired, too
             receiver.is_waiting = True
             self._waiting[receiver] = None
         return receiver
@@ -91,21 +123,21 @@ class Receivers:
     def wake(self, lane: QueueLane) -> None:
         """Serve waiting receives after a lane may have new messages."""
         self._active[lane] = None
-        if self._waiting:
+        if self._waiting or self.dealer is not None:
             self.schedule()
 
     def freed(self) -> None:
         """Serve waiting receives after a settle, if the queue was full."""
         if self._was_full:
             self._was_full = False
-            if self._waiting:
+            if self._waiting or self.dealer is not None:
                 self.schedule()
 
     def schedule(self) -> None:
         """Serve waiting receives in the loop's next turn."""
         if not self._is_scheduled and not self._is_closed:
             self._is_scheduled = True
-            self._context.loop.call_soon(self._serve_waiting)
+            self._context.loop.call_soon(self._serve_turn)
 
     def close(self) -> None:
         """Answer all waiting receives and stop."""
@@ -122,30 +154,38 @@ class Receivers:
 
     # --- serving
 
-    def _serve_waiting(self) -> None:
+    def _serve_turn(self) -> None:
         self._is_scheduled = False
+        if self._is_closed:
+            return
+        if self.dealer is not None:
+            self.dealer.deal()
+        elif self.serve_waiting(SERVED_PER_TURN) is Found.SOMETHING and self._waiting:
+            self.schedule()
+
+    def serve_waiting(self, count: int) -> Found:
+        """Serve up to ``count`` of the receives that wait; return what the last one found."""
         waiting = self._waiting
-        for _ in range(SERVED_PER_TURN):
-            if not waiting or self._is_closed:
-                return
+        found = Found.SOMETHING
+        while waiting and count and found is Found.SOMETHING and not self._is_closed:
+            count -= 1
             was_looking = self._is_looking
             receiver, _ = waiting.popitem(last=False)
             receiver.is_waiting = False
             try:
-                found = self._serve(receiver)
+                found = self.serve(receiver)
             except BaseException:  # one receiver's bug must not leave the others waiting
                 self._pending_receives.end(receiver)
                 self.schedule()
                 receiver.fail()
                 raise
-            if found is not _Found.SOMETHING:
+            if found is not Found.SOMETHING:
                 self._wait_on(receiver)
-                if found is _Found.NOTHING and was_looking:
+                if found is Found.NOTHING and was_looking:
                     self._end_polls()
-                return
-            if receiver.is_done:
+            elif receiver.is_done:
                 self._pending_receives.end(receiver)
-        self.schedule()
+        return found
 
     def _end_polls(self) -> None:
         """Answer the receives that do not wait, as there is no message."""
@@ -159,7 +199,7 @@ class Receivers:
         self._waiting[receiver] = None
         self._waiting.move_to_end(receiver, last=False)
 
-    def _serve(self, receiver: PendingReceive) -> _Found:
+    def serve(self, receiver: Taker) -> Found:
         """Hand out messages, or start to read them."""
         self._met_dead_count = 0
         for _ in range(TRIES_MAX):
@@ -168,7 +208,7 @@ class Receivers:
             if not parts:
                 if self._met_dead_count == met_dead_count:
                     self._is_looking = False
-                    return _Found.NOTHING
+                    return Found.NOTHING
                 if self._met_dead_count >= DEAD_MAX:
                     break
                 continue
@@ -177,21 +217,21 @@ class Receivers:
                 found = self._context.message_cache.find_ranges(lane.partition, taken)
                 if found is None:
                     self._context.start(self._read(receiver, parts))
-                    return _Found.SOMETHING
+                    return Found.SOMETHING
                 found_parts.append((lane, found))
             delivered = self._filter(receiver, found_parts)
             if delivered:
                 receiver.finish(delivered)
-                return _Found.SOMETHING
+                return Found.SOMETHING
         self._look_again()
-        return _Found.PERHAPS
+        return Found.PERHAPS
 
     def _look_again(self) -> None:
         """Look behind dead or expired messages."""
         self._is_looking = True
         self.schedule()
 
-    def _take(self, receiver: PendingReceive) -> list[TakenPart]:
+    def _take(self, receiver: Taker) -> list[TakenPart]:
         """Take messages of the lanes in turn, of quiet tenants first."""
         self._come_up_to_now()
         wanted = self._room(receiver.messages_max)
@@ -208,7 +248,7 @@ class Receivers:
             lane.come_up_to_now(now)
 
     def _take_some(
-        self, receiver: PendingReceive, wanted: int, parts: list[TakenPart], *, quiet_only: bool
+        self, receiver: Taker, wanted: int, parts: list[TakenPart], *, quiet_only: bool
     ) -> int:
         active = self._active
         now = self._context.clock.steady_unix_ms()
@@ -249,7 +289,7 @@ class Receivers:
         in_flight = sum(lane.lane.counts(lane.partition.stable_end)[1] for lane in lanes)
         return min(messages_max, in_flight_max - in_flight)
 
-    async def _read(self, receiver: PendingReceive, parts: list[TakenPart]) -> None:
+    async def _read(self, receiver: Taker, parts: list[TakenPart]) -> None:
         """Read taken messages from the disk, then deliver them."""
         try:
             await self._read_for(receiver, parts)
@@ -259,7 +299,7 @@ class Receivers:
             receiver.fail()
             self._sifter.release_taken(parts, delay_ms=RETRY_MS)
 
-    async def _read_for(self, receiver: PendingReceive, parts: list[TakenPart]) -> None:
+    async def _read_for(self, receiver: Taker, parts: list[TakenPart]) -> None:
         context = self._context
         delivered: list[DeliveredRange] = []
         try:
@@ -288,13 +328,11 @@ class Receivers:
         ):
             self._pending_receives.end(receiver)
             receiver.finish(delivered)
-        else:
+        elif isinstance(receiver, PendingReceive):
             self._wait_on(receiver)
             self._look_again()
 
-    def _filter(
-        self, receiver: PendingReceive, found_parts: list[FoundPart]
-    ) -> list[DeliveredRange]:
+    def _filter(self, receiver: Taker, found_parts: list[FoundPart]) -> list[DeliveredRange]:
         delivered = self._sifter.filter_found(found_parts, receiver.bytes_max, self.settings)
         counters = self._context.counters
         for one in delivered:
