@@ -376,7 +376,7 @@ class Broker:
     def _forget(self, partition: Partition) -> None:
         partition.is_gone = True
         if partition.producers is not None:
-            partition.producers = partition.transactions = None
+            partition.producers = None
             self.writer.producers_changed.add(partition)  # so that their snapshot goes too
         for waiter in tuple(partition.waiters):
             waiter.on_gone()

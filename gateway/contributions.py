@@ -24,6 +24,7 @@ KERNEL_TOPICS: Final = frozenset(
         "__cursors",
         "__delays",
         "__groups",
+        "__partition_transactions",
         "__producers",
         "__queues",
         "__transactions",

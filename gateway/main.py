@@ -67,6 +67,7 @@ from gateway.topics.declared import (
     make_topics,
 )
 from gateway.topics.manager import TopicManager
+from gateway.transaction_states import TransactionStates
 from gateway.transactions.start import start_transactions
 from gateway.transfer.transfers import Transfers
 from gateway.upkeep.archive_holds import ArchiveHolds
@@ -245,6 +246,7 @@ class _Node:
             topics,
             clock,
             settings.broker,
+            transactions=await TransactionStates.open(broker, topics, clock),
         )
         await producers.load()
         stack.callback(producers.close)

@@ -6,7 +6,7 @@ idempotent producers have changed are written to ``__producers`` (key: partition
 may not hold; then the storage may let older headers go. A start reads the stream, then the headers
 of the batches from that sequence on. The state of a batch is in the batch, so the two cannot
 disagree; to replay what a snapshot knows already does no harm. Open and aborted transactions are
-kept in the same way, under keys of their own (``gateway.transaction_snapshots``).
+kept in the same way, in a topic of their own (``gateway.transaction_states``).
 
 A shard that leaves takes snapshots of all its partitions with it, so that its next owner needs no
 header of this node's log. A node that does not own all shards has a sequence of its own, under
@@ -32,11 +32,7 @@ from gateway.sharded_stream import ShardedStream, rule_of_partition_ids
 from gateway.storage import StoredHeader
 from gateway.streams import Item
 from gateway.topics.manager import TopicManager
-from gateway.transaction_snapshots import (
-    StoredTransactions,
-    forget_snapshot,
-    transaction_items,
-)
+from gateway.transaction_states import TransactionStates
 from gateway.transactional_writes import (
     IN_TRANSACTION_MASK,
     marker_of,
@@ -75,8 +71,14 @@ class ProducerStates:
         topics: TopicManager,
         clock: Clock,
         config: BrokerConfig,
+        *,
+        transactions: TransactionStates | None = None,
     ) -> None:
+        """``transactions``: saved and loaded together; None keeps them in memory only."""
         self._stream = stream
+        self._transactions = transactions
+        if transactions is not None:
+            transactions.find = self._find
         self._broker = broker
         self._topics = topics
         self._clock = clock
@@ -97,6 +99,9 @@ class ProducerStates:
     async def load(self) -> None:
         """Rebuild the state of the node's shards, once, before clients can produce."""
         shards = self._broker.shards
+        if self._transactions is not None:
+            await self._transactions.load_shards(shards.owned())
+            shards.register(self._transactions)
         await self._stream.load_shards(shards.owned())
         value = self._stream.get(self._sequence_key) or self._stream.get(_SEQUENCE_KEY)
         from_sequence = 0 if value is None else int.from_bytes(value, "big")
@@ -123,7 +128,7 @@ class ProducerStates:
         writer = self._broker.writer
         for partition in [one for one in writer.producers_changed if one.shard in shards]:
             try:
-                self._stream.put(_items_of(partition), partial(_log_failure, partition))
+                self._stream.put([_item_of(partition)], partial(_log_failure, partition))
             except GatewayError as error:
                 _log_failure(partition, as_value(error))
 
@@ -134,28 +139,21 @@ class ProducerStates:
 
     def _restore(self, shards: Collection[int]) -> None:
         """Restore snapshots; those of deleted partitions are to be removed."""
-        transactions: dict[Partition, StoredTransactions] = {}
         for key, value in self._stream.items_of(shards):
-            if key.startswith(_SEQUENCE_KEY):
-                continue
-            partition = self._find(int.from_bytes(key[:_ID_BYTES], "big"))
-            if partition is None:
-                self._gone.add(key)
-            elif len(key) == _ID_BYTES:
+            if len(key) != _ID_BYTES:
+                continue  # a sequence
+            if (partition := self._find(int.from_bytes(key, "big"))) is not None:
                 self._sequences(partition).restore(value)
             else:
-                transactions.setdefault(partition, StoredTransactions()).add(key, value)
-        for partition, stored in transactions.items():
-            self._known.add(partition)
-            stored.restore(partition)
+                self._gone.add(key)
 
     def _replay_from(self, sequence: int, shards: Collection[int]) -> None:
         now_unix_ms = self._clock.unix_ms()
         wanted = frozenset(shards)
         for stored in self._broker.storage.scan(sequence):
             self._replay(stored, now_unix_ms, wanted)
-        for partition in self._known:
-            if partition.transactions is not None and partition.shard in wanted:
+        for partition in self._broker.writer.transactional:
+            if partition.shard in wanted:
                 partition.move_stable_end()
 
     def _release(self, sequence: int) -> None:
@@ -166,6 +164,8 @@ class ProducerStates:
         """Write a last snapshot, so that the next start reads little."""
         self.stop()
         self._broker.shards.unregister(self)
+        if self._transactions is not None:
+            self._broker.shards.unregister(self._transactions)
         self._snapshot()
         self._stream.flush()
 
@@ -188,6 +188,7 @@ class ProducerStates:
                     record_transaction(
                         partition, sequences, header, target.base_offset, now_unix_ms, marker
                     )
+                    self._broker.writer.transactional.add(partition)
                 else:
                     pinned = pinned_producers(partition)
                     sequences.record(header, target.base_offset, now_unix_ms, pinned)
@@ -229,6 +230,8 @@ class ProducerStates:
         self._snapshot_at_bytes = writer.bytes_appended + self._config.producer_snapshot_bytes
         self._snapshot_at_ms = self._clock.monotonic_ms() + SNAPSHOT_EVERY_MS
         self._bytes_at_snapshot = writer.bytes_appended
+        if self._transactions is not None:
+            self._transactions.snapshot()
         next_sequence = self._broker.storage.next_sequence
         if not (writer.producers_changed or self._gone):
             if not self._unanswered:  # Then the last snapshot holds all there is to know.
@@ -240,18 +243,14 @@ class ProducerStates:
         self._unanswered += 1
         sequence = next_sequence.to_bytes(_SEQUENCE_BYTES, "big")
         items: list[Item] = [(key, None) for key in gone]
-        for partition in changed:
-            items += _items_of(partition)
+        items += map(_item_of, changed)
 
         def on_done(error: GatewayError | None) -> None:
             self._unanswered -= 1
             if error is not None:
                 # The next snapshot holds them too.
                 self._gone |= gone
-                kept = {one for one in changed if one.moved_to is None}
-                writer.producers_changed |= kept
-                for partition in kept:
-                    forget_snapshot(partition)
+                writer.producers_changed |= {one for one in changed if one.moved_to is None}
                 log.warning("no snapshot of producer state", error=str(error))
                 return
             self._release(next_sequence)
@@ -276,14 +275,13 @@ class ProducerStates:
             pinned = pinned_producers(partition)
             if producers is not None and producers.expire(used_before_unix_ms, pinned):
                 self._broker.writer.producers_changed.add(partition)
-            if not producers and partition.transactions is None:
+            if not producers:
                 self._known.discard(partition)
 
 
-def _items_of(partition: Partition) -> list[Item]:
+def _item_of(partition: Partition) -> Item:
     key = partition.partition_id.to_bytes(_ID_BYTES, "big")
-    value = partition.producers.snapshot() if partition.producers else None
-    return [(key, value), *transaction_items(partition)]
+    return key, partition.producers.snapshot() if partition.producers else None
 
 
 def _log_failure(partition: Partition, error: GatewayError | None) -> None:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from features.dedup import ProducerSequences
+from features.open_transactions import PartitionTransactions
 from gateway.clock import Clock
 from gateway.config.settings import BrokerConfig
 from gateway.errors import GatewayError, StorageUnavailable, as_value
@@ -104,6 +105,10 @@ def _take_offsets_back(writes: Sequence[Write]) -> None:
             one.partition.log_end_offset = one.base_offset
 
 
+def _begin_transactions(partition: Partition) -> None:
+    partition.transactions = PartitionTransactions()
+
+
 class Writer:
     """Checks batches, gives them their offsets and hands them to the storage."""
 
@@ -125,6 +130,10 @@ class Writer:
         self.bytes_appended = 0
         self.duplicates_answered = 0
         self.producers_changed: set[Partition] = set()
+        self.transactional: set[Partition] = set()
+        """Partitions that have had transactions."""
+        self.on_first_transaction: Callable[[Partition], None] = _begin_transactions
+        """Gives a partition the state of its transactions, before the first batch of one."""
 
     def prepare(
         self,
@@ -167,6 +176,8 @@ class Writer:
                 return Duplicate(partition, known.base_offset, end_offset)
         if header.attributes & TRANSACTIONAL_MASK or partition.transactions is not None:
             check_transaction(partition, header, transaction_version)
+            if partition.transactions is None:
+                self.on_first_transaction(partition)
         if settings.is_queue or self._holders.stopped:
             self._holders.check_room(partition, len(batch))
         if settings.compacts:
@@ -189,6 +200,8 @@ class Writer:
         partition.check_present()
         if not check_marker(partition, marker, transaction_version):
             return None
+        if partition.transactions is None:
+            self.on_first_transaction(partition)
         batch = encode_marker(marker, self._clock.unix_ms())
         return Write(partition, batch, parse_batch_header(batch))
 

@@ -15,6 +15,7 @@ from typing import Final
 from gateway.errors import StorageUnavailable
 from gateway.model import PartitionIdentity
 from pipeline.log.live_segment import LiveSegment, read_live
+from pipeline.log.transactions import with_transactions
 from pipeline.log.views import Extent, FileGone, PartitionView, found_again
 from storage_adapters.formats.footer import LOW_32, ROW_STRIDE, Footer, Part, Rows
 from storage_adapters.formats.manifest import Manifest
@@ -45,8 +46,9 @@ def read_view(data_dir: Path, *, with_unsynced: bool = False) -> dict[int, Parti
         raise StorageUnavailable(f"{data_dir} holds no log: there is no segment in its `wal`")
     for _ in range(_TRIES_MAX):
         try:
-            return _View(data_dir, with_unsynced=with_unsynced).partitions()
-        except FileNotFoundError:
+            found = _View(data_dir, with_unsynced=with_unsynced).partitions()
+            return with_transactions(found, lambda path, _: open_extents(path))
+        except (FileNotFoundError, FileGone):
             continue  # the node has replaced a file since its list was read
     raise StorageUnavailable(f"{data_dir} changes faster than it can be looked at")
 

@@ -20,6 +20,7 @@ from pipeline.log.columns import (
 )
 from pipeline.log.options import Options
 from pipeline.log.splits import Piece, Split
+from pipeline.log.transactions import without_aborted
 from pipeline.log.views import Extent, ExtentReader, FileGone
 
 _OF_HEADERS: Final = frozenset({"headers", "protocol"})
@@ -107,7 +108,8 @@ class _PieceReader:
         gathered: list[tuple[StoredBatch, memoryview]] = []
         size_bytes = 0
         from_unix_ms = self._options.start_unix_ms
-        for base_offset, data in reader.batches(self._extent):
+        extent = self._extent
+        for base_offset, data in without_aborted(reader.batches(extent), extent):
             try:
                 batch = read_batch(data, base_offset, from_unix_ms=from_unix_ms)
             except GatewayError as error:

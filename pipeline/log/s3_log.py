@@ -8,7 +8,7 @@ bytes of pickle for each object would all pass the driver.
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -21,6 +21,7 @@ from gateway.model import PartitionIdentity
 from gateway.sql.engines import make_engine, one_line, reading
 from pipeline.log.options import S3Place
 from pipeline.log.s3_object import ObjectReader, Recent
+from pipeline.log.transactions import with_transactions
 from pipeline.log.views import Extent, FileGone, PartitionView, found_again
 from storage_adapters.formats.damage import Damaged
 from storage_adapters.s3.bucket import Bucket
@@ -29,6 +30,7 @@ from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.index import Index, Loaded
 from storage_adapters.s3.state import object_key
 
+_TRIES_MAX: Final = 20
 _BUCKETS_MAX: Final = 4  # clients of different places that a process keeps
 
 
@@ -37,13 +39,21 @@ def read_view(place: S3Place) -> dict[int, PartitionView]:
 
     Errors: ``StorageUnavailable``: the database is away, or has no index of this bucket.
     """
-    with closing(_index(place)) as index:
+    for _ in range(_TRIES_MAX):
+        with closing(_index(place)) as index:
+            try:
+                loaded = index.load()
+            except Damaged as error:
+                raise StorageUnavailable(
+                    f"the index of {_described(place)}: {error}"
+                ) from error
+        # Topics after the index: one that was deleted in between is missing as a whole.
+        found = _views(place, loaded, _topics(place))
         try:
-            loaded = index.load()
-        except Damaged as error:
-            raise StorageUnavailable(f"the index of {_described(place)}: {error}") from error
-    # Topics after the index: one that was deleted in between is missing as a whole.
-    return _views(place, loaded, _topics(place))
+            return with_transactions(found, partial(open_extents, place))
+        except FileGone:
+            continue  # merged meanwhile
+    raise StorageUnavailable(f"{_described(place)} changes faster than it can be looked at")
 
 
 def relocate(place: S3Place, extents: Sequence[Extent]) -> list[list[Extent]]:

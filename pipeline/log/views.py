@@ -15,6 +15,7 @@ class Extent(NamedTuple):
     ``size_bytes``: of its batches; an estimate once an extent was cut. ``rows``: of a segment
     that is being written, where its batches are, as its footer will say. ``file_bytes``: of the
     whole object in a bucket, 0 of a file. ``max_timestamp_unix_ms``: no record has a higher one.
+    ``aborted``: the aborted transactions among its batches: producer id, first and last offset.
     """
 
     path: str
@@ -25,10 +26,14 @@ class Extent(NamedTuple):
     rows: bytes | None = None
     file_bytes: int = 0
     max_timestamp_unix_ms: int = UNKNOWN_TIME
+    aborted: tuple[tuple[int, int, int], ...] = ()
 
 
 class PartitionView(NamedTuple):
-    """Snapshot of a partition: its bounds and extents, lowest offset first."""
+    """Snapshot of a partition: its bounds and extents, lowest offset first.
+
+    ``end`` is below the first offset of a transaction that is open.
+    """
 
     identity: PartitionIdentity
     start: int

@@ -21,6 +21,7 @@ from pipeline.log.columns import (
 )
 from pipeline.log.options import Options
 from pipeline.log.splits import Piece, Split
+from pipeline.log.transactions import without_aborted
 from pipeline.log.views import FileGone
 
 Ints = npt.NDArray[np.int64]
@@ -88,7 +89,7 @@ class _PieceRows:
         extent, options = self._piece.extent, self._options
         read, bad = _Read(), 0
         with open_extents(options, extent.path, [extent]) as reader:
-            for base_offset, data in reader.batches(extent):
+            for base_offset, data in without_aborted(reader.batches(extent), extent):
                 try:
                     batch = read_batch(data, base_offset)
                 except GatewayError:

@@ -1,5 +1,6 @@
 """Random walk over transactions of one partition, beside a plain model of what readers may see."""
 
+import asyncio
 import random
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
@@ -13,6 +14,12 @@ from gateway.records.codec import decode_batch
 from gateway.sharded_stream import ShardedStream, rule_of_partition_ids
 from gateway.storage import StorageAdapter
 from gateway.tail import Tail
+from gateway.transaction_states import TransactionStates
+from pipeline.log.access import views
+from pipeline.log.options import Options
+from pipeline.log.reading import read_split
+from pipeline.log.row_schema import ROWS
+from pipeline.log.splits import ending_positions, plan, starting_positions, wanted
 from tests.gateway.kernel_in_memory import House, outcome
 from tests.gateway.transactional_producer import TransactionalProducer
 from tests.support.batches import sample_batch
@@ -113,7 +120,8 @@ def records_of(batches: Sequence[Buffer]) -> list[tuple[int, bytes]]:
 class Walk:
     """Steps of producers, restarts and reads; each read is compared with the model.
 
-    ``new_storage``: the storage of the next start; None keeps the one in memory.
+    ``new_storage``: the storage of the next start; None keeps the one in memory. ``outside``: of a
+    reader of the log without the node.
     """
 
     def __init__(
@@ -121,10 +129,12 @@ class Walk:
         house: House,
         seed: int,
         new_storage: Callable[[], StorageAdapter] | None = None,
+        outside: Options | None = None,
     ) -> None:
         self.house = house
         self.random = random.Random(seed)
         self.new_storage = new_storage
+        self.outside = outside
         self.model = Model()
         self.open: dict[int, int] = {}  # transaction of each producer
         self.transaction_count = 0
@@ -142,7 +152,7 @@ class Walk:
             (self.plain, 3), (self.transactional, 8), (self.end, 5), (self.end_again, 1),
             (self.end_nothing, 1), (self.early_snapshot, 1),
             (self.check_tail, 3), (self.snapshot, 1), (self.restart, 1),
-            (self.truncate, 1), (self.check, 4),
+            (self.truncate, 1), (self.check, 4), (self.check_outside, 2),
         )  # fmt: skip
         names, weights = zip(*choices, strict=True)
         for step in self.random.choices(names, weights, k=steps):
@@ -151,6 +161,7 @@ class Walk:
             assert self.partition.high_watermark == self.model.end
         await self.restart()
         await self.check()
+        await self.check_outside()
 
     # --- writing
 
@@ -246,7 +257,12 @@ class Walk:
             rule=rule_of_partition_ids(house.topics, house.broker.placement),
         )
         self.states = ProducerStates(
-            stream, house.broker, house.topics, house.clock, BrokerConfig()
+            stream,
+            house.broker,
+            house.topics,
+            house.clock,
+            BrokerConfig(),
+            transactions=await TransactionStates.open(house.broker, house.topics, house.clock),
         )
         await self.states.load()
         self._follow()
@@ -262,6 +278,9 @@ class Walk:
 
     async def early_snapshot(self) -> None:
         """Write the state as before a move; a start then replays what the snapshot knows."""
+        transactions = self.states._transactions
+        assert transactions is not None
+        transactions.quiesce_shards({0})
         self.states.quiesce_shards({0})
         await outcome(self.house.broker.after_pending)
 
@@ -305,6 +324,14 @@ class Walk:
             if end <= model.stable_end():
                 assert found == wanted
 
+    async def check_outside(self) -> None:
+        """Compare what a job of Spark reads, from the log itself."""
+        if self.outside is None or not self.model.cells:
+            return
+        assert await asyncio.to_thread(rows_of, self.outside) == self.model.committed(
+            self.model.start
+        )
+
     async def _read(self, at: int, bytes_max: int) -> Sequence[Buffer]:
         broker = self.house.broker
         if self.random.random() < 0.5:
@@ -345,6 +372,19 @@ class Walk:
             self._follow()
         else:
             assert self.watcher.seen == self.model.committed(self.watcher.offset)
+
+
+def rows_of(options: Options) -> list[tuple[int, bytes]]:
+    """Return (offset, value) of all rows of a topic with one partition."""
+    found = wanted(views(options), options)
+    start, end = starting_positions(found, options), ending_positions(found, options)
+    rows = [
+        (row["offset"], row["value"])
+        for split in plan(found, start, end, options)
+        for batch in read_split(split, options, ROWS)
+        for row in batch.select(["offset", "value"]).to_pylist()
+    ]
+    return sorted(rows)
 
 
 def batch_of(values: Sequence[bytes]) -> bytearray:
