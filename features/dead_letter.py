@@ -56,15 +56,20 @@ class Origin(NamedTuple):
 
 
 def dead_letter_headers(
-    headers: Headers, origin: Origin, *, message_id: str, left_out: str = ""
+    headers: Headers,
+    origin: Origin,
+    *,
+    message_id: str,
+    left_out: str = "",
+    hops_max: int = HOPS_MAX,
 ) -> list[tuple[str, bytes | None]] | None:
-    """Return the headers of a message's dead letter; None when it has moved ``HOPS_MAX`` times.
+    """Return the headers of a message's dead letter; None when it has moved ``hops_max`` times.
 
     ``message_id`` is what the message is known by where it says no id itself. ``left_out``
     says why the dead letter is without what the message held; empty when it is not.
     """
     hops = hops_of(headers) + 1
-    if hops > HOPS_MAX:
+    if hops > hops_max:
         return None
     kept = [
         (WAS_TO_EXPIRE_AT, value) if name == EXPIRES_AT else (name, value)

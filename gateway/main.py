@@ -263,6 +263,7 @@ class _Node:
         publisher = await start_exchanges(
             metadata, topics, broker, queues.coalescer, queues.transfers, clock, settings, stack
         )
+        queues.dead_letters.routes = publisher
         ArchiveHolds(broker, topics, cursors).start()
         await self._start_cleaning(broker, topics, clock, stack)
         scrub = Scrub(topics, broker, getattr(settings.storage.options, "scrub_bytes_per_s", 0))

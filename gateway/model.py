@@ -57,6 +57,7 @@ DELIVER_AT: Final = "deliver-at"  # decimal unix ms
 EXPIRES_AT: Final = "expires-at"  # decimal unix ms
 MESSAGE_ID: Final = "message-id"
 MQTT_TOPIC: Final = "mqtt.topic"  # what a record goes by where its key is something else
+EXCHANGE: Final = "amqp.exchange"  # that a message was published to; absent: the default one
 # Of dead letters: why they are dead, and whence they came (features/dead_letter.py).
 DLQ_PREFIX: Final = "dlq."
 DLQ_REASON: Final = "dlq.reason"

@@ -133,6 +133,8 @@ def _settings(
             raise InvalidRequest(f"{where[:80]!r} is no setting; there are: {there}") from error
         raise InvalidRequest(f"{where}: {detail['msg']}") from error
     check_order(name, changed)
+    if changed.dead_letter_topic and changed.dead_letter_exchange:
+        raise InvalidRequest("dead_letter_topic and dead_letter_exchange: only one of them")
     _check_dead_letter_topic(kernel, name, changed.dead_letter_topic)
     return changed
 

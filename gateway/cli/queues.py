@@ -36,8 +36,8 @@ Settings = Annotated[
         parser=parse_change,
         metavar="SETTING=VALUE",
         help="order (none, key: one of a key at a time, fair: quiet keys first), lease_ms, "
-        "delay_ms, retention_ms, attempts_max, dead_letter_topic, in_flight_max, "
-        "single_active.",
+        "delay_ms, retention_ms, attempts_max, dead_letter_topic, dead_letter_exchange, "
+        "dead_letter_routing_key, in_flight_max, single_active.",
     ),
 ]
 
@@ -56,7 +56,9 @@ def list_queues(client: AdminClient, *, as_json: options.AsJson = False) -> None
             **queue["counts"],
             "oldest": format_span(queue["oldest_age_ms"]),
             "order": queue["settings"]["order"],
-            "dead_letters": queue["settings"]["dead_letter_topic"] or None,
+            "dead_letters": queue["settings"]["dead_letter_topic"]
+            or queue["settings"]["dead_letter_exchange"]
+            or None,
         }
         for queue in found
     ]

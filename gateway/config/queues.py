@@ -119,6 +119,17 @@ class DeclaredQueue(FrozenConfig):
         description="Topic for dead letters; it is created, with a queue, if missing. Without one "
         "they are dropped.",
     )
+    dead_letter_exchange: str = Field(
+        default="",
+        max_length=255,
+        description="Exchange for dead letters, in place of a topic; `amq.default` is the default "
+        "exchange. Where it routes to no topic, or is missing, they are dropped.",
+    )
+    dead_letter_routing_key: str | None = Field(
+        default=None,
+        max_length=255,
+        description="Routing key for that exchange; without one, a message keeps its own.",
+    )
     in_flight_max: int = Field(
         default=120_000,
         ge=1,

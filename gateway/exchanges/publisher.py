@@ -6,7 +6,7 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
-from features.routing.model import Binding, Message
+from features.routing.model import DEFAULT_EXCHANGE, Binding, Message
 from features.routing.router import Route, TargetSet
 from gateway.broker import Broker
 from gateway.clock import Clock
@@ -15,7 +15,8 @@ from gateway.errors import GatewayError, NotLeader, PolicyViolation, StorageUnav
 from gateway.exchanges.history import Histories, Publication
 from gateway.exchanges.manager import Exchanges
 from gateway.exchanges.model import ExchangeName
-from gateway.model import TopicName
+from gateway.exchanges.standard import named
+from gateway.model import Headers, TopicName
 from gateway.partition import Partition
 from gateway.records.codec import encode_headers
 from gateway.records.record_run import RecordRun
@@ -92,6 +93,22 @@ class Publisher:
         found = (self._topics.find(TopicName(namespace, name)) for name in route.targets)
         return [topic for topic in found if topic is not None and not topic.is_internal]
 
+    def dead_letter_topics(
+        self, namespace: str, exchange: str, routing_keys: Sequence[str], headers: Headers
+    ) -> list[Topic]:
+        """Return where dead letters go; see ``gateway.queues.dead_letter_targets``.
+
+        An internal exchange takes them, too. Headers are texts, or bytes where they are not UTF-8.
+        """
+        name = named(exchange)
+        if name != DEFAULT_EXCHANGE and not self.exchanges.find(ExchangeName(namespace, name)):
+            return []
+        table = {header: _text_or_bytes(value) for header, value in headers}
+        message = Message(routing_keys, table)
+        topics = self._plan(namespace, self.exchanges.follow(namespace, name, message)).topics
+        self._check_count(topics)
+        return topics
+
     def _plan(self, namespace: str, route: Route) -> _Plan:
         """Return the topics of a route; equal routes share it until a topic changes."""
         plans = self._plans.setdefault(route.targets, {})
@@ -116,11 +133,7 @@ class Publisher:
         if not topics:
             self._loop.call_soon(on_done, None)
             return
-        if len(topics) > self._config.targets_max:
-            raise PolicyViolation(
-                f"the messages go to {len(topics)} topics, "
-                f"exchange.targets_max is {self._config.targets_max}"
-            )
+        self._check_count(topics)
         run = RecordRun(
             publication.record_key,
             publication.values,
@@ -131,6 +144,13 @@ class Publisher:
             self._coalescer.add_many([(self._group(plan, run.key), run)], on_done)
         else:
             self._append_across(exchange, topics, run, on_done)
+
+    def _check_count(self, topics: Sequence[Topic]) -> None:
+        if len(topics) > self._config.targets_max:
+            raise PolicyViolation(
+                f"the messages go to {len(topics)} topics, "
+                f"exchange.targets_max is {self._config.targets_max}"
+            )
 
     def _group(self, plan: _Plan, key: bytes | None) -> Partition | TargetGroup:
         group = plan.group
@@ -192,6 +212,15 @@ class Publisher:
                 _log.warning(
                     "recent history not replayed", exchange=binding.source, error=str(error)
                 )
+
+
+def _text_or_bytes(value: bytes | None) -> str | bytes | None:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
 
 
 def _number(topic: Topic, key: bytes | None) -> int:

@@ -1,4 +1,4 @@
-"""Dead letters: moves undeliverable messages to a dead-letter topic.
+"""Dead letters: moves undeliverable messages to a dead-letter topic, or through an exchange.
 
 A message moves with its original key, value, headers and (mostly) timestamp, and with headers
 for reason and source. The move and the message's end in its queue are one append: after a crash
@@ -18,9 +18,8 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from features.dead_letter import Origin, dead_letter_headers, hops_of
 from features.queue.journal import encode_done
-from features.queue.model import ATTEMPTS, Dead, Effects, Order
+from features.queue.model import ATTEMPTS, Dead, Effects
 from gateway.coalescer import ROUND_BYTES_MAX
 from gateway.errors import (
     GatewayError,
@@ -29,74 +28,24 @@ from gateway.errors import (
     TopicNotFound,
     as_value,
 )
-from gateway.model import DLQ_HOPS, MESSAGE_ID, Record, TopicName
+from gateway.model import Record, TopicName
+from gateway.queues.dead_letter_targets import (
+    DeadLetterRoutes,
+    ExchangeTarget,
+    Target,
+    TopicTarget,
+    reference,
+)
 from gateway.queues.lanes import OnMoved, QueueContext, QueueLane
 from gateway.queues.message_cache import Unreadable
-from gateway.records.codec import encode_headers
-from gateway.records.message_ids import message_id
-from gateway.records.record_run import RecordRun
-from gateway.slots import partition_for_key
 from gateway.storage import OnDone
-from gateway.topics.manager import Topic, TopicManager
+from gateway.topics.manager import TopicManager
 from gateway.transfer.payload import Addressed
 
 MOVED_PER_APPEND_MAX: Final = 128
 RETRY_MS: Final = 5_000
-ID_BYTES_MAX: Final = 128  # of an id that goes along with a message that is too large itself
 
 _log = structlog.get_logger()
-
-
-def dead_letter(
-    lane: QueueLane, dead: Dead, body: Record, now_unix_ms: int, *, left_out: str = ""
-) -> RecordRun | None:
-    """Return the record that a message becomes, or None when it has moved too often.
-
-    It keeps its time, but for one of a queue in order of its keys: that is sent anew, so its
-    retention begins with the move (Amazon SQS, "dead-letter queues and message retention"). So
-    does that of one without a time, or with one that is still to come.
-
-    ``left_out``: why what the message held is not in it, where that is so; see ``reference``.
-    """
-    partition = lane.partition
-    topic = partition.topic
-    headers = dead_letter_headers(
-        body.headers,
-        Origin(
-            topic.name.name,
-            partition.number,
-            dead.offset,
-            lane.owner.group,
-            dead.attempts,
-            dead.reason,
-            lane.owner.protocol,
-        ),
-        message_id=_own_id(lane, dead),
-        left_out=left_out,
-    )
-    if headers is None:
-        return None
-    sent_unix_ms = body.timestamp_unix_ms
-    is_ordered = lane.lane.policy.order is Order.KEY
-    if is_ordered or not 0 <= sent_unix_ms <= now_unix_ms:
-        sent_unix_ms = now_unix_ms
-    return RecordRun(body.key, (body.value,), encode_headers(headers), sent_unix_ms)
-
-
-def _own_id(lane: QueueLane, dead: Dead) -> str:
-    partition = lane.partition
-    return message_id(partition.topic.uuid, partition.number, dead.offset)
-
-
-def reference(body: Record) -> Record:
-    """Return a reference record for a message that is too large to move.
-
-    It has the key, the time, how often the message was a dead letter, and its id.
-    """
-    ids = [one for one in body.headers if one[0] == MESSAGE_ID]
-    kept = [one for one in ids[:1] if len(one[1] or b"") <= ID_BYTES_MAX]
-    kept.append((DLQ_HOPS, str(hops_of(body.headers)).encode()))
-    return body._replace(value=None, headers=tuple(kept))
 
 
 class _MoveCallback:
@@ -133,6 +82,8 @@ class DeadLetters:
         self._waiting: dict[QueueLane, deque[DeadMessage]] = {}
         self._turn = 0
         self._warned: set[bytes] = set()  # ids of lanes
+        self.routes: DeadLetterRoutes | None = None
+        """Exchanges, once they are loaded; until then dead letters for them wait."""
 
     def move_dead(
         self, lane: QueueLane, dead: Sequence[Dead], on_moved: OnMoved | None = None
@@ -147,7 +98,7 @@ class DeadLetters:
         if waiting is None:
             waiting = self._waiting[lane] = deque()
             self._context.start(self._move_all(lane, waiting))
-        has_target = bool(lane.owner.settings.dead_letter_topic)
+        has_target = lane.owner.settings.has_dead_letters
         # Only a move is tried again, and that had somewhere to go.
         waiting.extend(DeadMessage(one, told, has_target or one.is_again) for one in dead)
 
@@ -173,18 +124,28 @@ class DeadLetters:
         """Take some from the front and move them in one append."""
         some = [waiting.popleft() for _ in range(min(len(waiting), MOVED_PER_APPEND_MAX))]
         some = self._without_revived(lane, some)
-        name = lane.owner.settings.dead_letter_topic
         try:
+            target = self._target(lane)
             if not some:
                 pass
-            elif name:
-                topic = self._topics.get(TopicName(lane.partition.topic.name.namespace, name))
-                await self._move(lane, topic, some, waiting)
+            elif target is not None:
+                await self._move(lane, target, some, waiting)
             else:
                 self._drop(lane, some)
         except TopicNotFound as error:
             self._failed(lane, some, as_value(error))
         await asyncio.sleep(0)  # others have their turn
+
+    def _target(self, lane: QueueLane) -> Target | None:
+        """Return where dead messages of a lane go; None: nowhere. Error: ``TopicNotFound``."""
+        settings = lane.owner.settings
+        if settings.dead_letter_exchange:
+            return ExchangeTarget(self._context, self.routes, self._next_turn)
+        if not settings.dead_letter_topic:
+            return None
+        namespace = lane.partition.topic.name.namespace
+        topic = self._topics.get(TopicName(namespace, settings.dead_letter_topic))
+        return TopicTarget(self._context, topic, self._next_turn)
 
     def _without_revived(self, lane: QueueLane, some: list[DeadMessage]) -> list[DeadMessage]:
         """Requeue messages that need not move after a policy change; return the others."""
@@ -194,7 +155,7 @@ class DeadLetters:
         revived: list[DeadMessage] = []
         for one in some:
             may_go = one.dead.reason == ATTEMPTS and not 0 < attempts_max <= one.dead.attempts
-            lost_target = one.had_target and not settings.dead_letter_topic
+            lost_target = one.had_target and not settings.has_dead_letters
             (revived if may_go or lost_target else moved).append(one)
         if revived:
             now = self._context.clock.steady_unix_ms()
@@ -205,7 +166,7 @@ class DeadLetters:
     async def _move(
         self,
         lane: QueueLane,
-        topic: Topic,
+        target: Target,
         some: list[DeadMessage],
         waiting: deque[DeadMessage],
     ) -> None:
@@ -214,21 +175,21 @@ class DeadLetters:
         failed: list[DeadMessage] = []
         parts: list[Addressed] = []
         why: GatewayError | None = None
-        size_bytes = 0
+        size_bytes = dropped = 0
         try:
             for one in some:
                 if size_bytes >= ROUND_BYTES_MAX:
                     break
                 try:
-                    part = await self._part(lane, topic, one[0])
+                    found = await self._addressed(lane, target, one.dead)
                 except GatewayError as error:
                     why = as_value(error)
                     failed.append(one)
                     continue
                 moved.append(one)
-                if part is not None:
-                    parts.append(part)
-                    size_bytes += part.run.size_bytes
+                parts += found
+                size_bytes += sum(part.run.size_bytes for part in found)
+                dropped += not found
         except Exception:
             self._failed(lane, some, StorageUnavailable("a message could not be moved"))
             raise
@@ -236,12 +197,12 @@ class DeadLetters:
         if why is not None:
             self._failed(lane, failed, why)
         if moved:
-            self._append(lane, moved, parts)
+            self._append(lane, moved, parts, dropped)
 
-    async def _part(self, lane: QueueLane, topic: Topic, dead: Dead) -> Addressed | None:
-        """Return a message's dead-letter record and its partition; None when it is dropped.
+    async def _addressed(self, lane: QueueLane, target: Target, dead: Dead) -> list[Addressed]:
+        """Return a message's dead letter for each partition; without any it is dropped.
 
-        Errors: ``StorageUnavailable``, and as ``Coalescer.check``.
+        Errors: ``StorageUnavailable``, and those of ``Target.addressed``.
         """
         source = lane.partition
         bodies = self._context.message_cache.find(source, [dead.offset])
@@ -249,45 +210,34 @@ class DeadLetters:
             bodies = await self._context.message_cache.read(source, (dead.offset,))
         body = bodies[0]
         if body is Unreadable.GONE:
-            return None
+            return []
         why = ""
         if isinstance(body, Unreadable):  # nothing of it is known but where it lies
             body = Record(dead.offset, self._context.clock.unix_ms(), None, None)
             why = "it cannot be read"
         try:
-            return self._checked(lane, topic, dead, body, left_out=why)
+            return target.addressed(lane, dead, body, left_out=why)
         except MessageTooLarge as error:
             why = str(error)
         body = reference(body)
         try:
-            return self._checked(lane, topic, dead, body, left_out=why)
+            return target.addressed(lane, dead, body, left_out=why)
         except MessageTooLarge:  # the key is as large
-            return self._checked(lane, topic, dead, body._replace(key=None), left_out=why)
+            return target.addressed(lane, dead, body._replace(key=None), left_out=why)
 
-    def _checked(
-        self, lane: QueueLane, topic: Topic, dead: Dead, body: Record, *, left_out: str = ""
-    ) -> Addressed | None:
-        """Return the checked dead-letter run and its partition. Errors: as ``Coalescer.check``."""
-        if topic.settings.compacts and body.key is None:  # it takes none without a key,
-            value = b"" if body.value is None else body.value  # and removes the empty
-            body = body._replace(key=_own_id(lane, dead).encode(), value=value)
-        run = dead_letter(lane, dead, body, self._context.clock.unix_ms(), left_out=left_out)
-        if run is None:
-            return None
-        found = Addressed(topic, self._number(run.key, topic), run)
-        self._context.transfers.check(found, self._context.messages)
-        return found
-
-    def _number(self, key: bytes | None, topic: Topic) -> int:
-        count = len(topic.partition_ids)
-        if key is not None:
-            return partition_for_key(key, count)
+    def _next_turn(self) -> int:
         self._turn += 1
-        return self._turn % count
+        return self._turn
 
     # --- how it ends
 
-    def _append(self, lane: QueueLane, some: list[DeadMessage], parts: list[Addressed]) -> None:
+    def _append(
+        self,
+        lane: QueueLane,
+        some: list[DeadMessage],
+        parts: list[Addressed],
+        dropped: int,
+    ) -> None:
         offsets = [dead.offset for dead, _, _ in some]
         try:
             write_down(self._context, lane)
@@ -301,8 +251,8 @@ class DeadLetters:
         lane.lane.moved(offsets)
         lane.done(Effects(wake=True))
         self._warned.discard(lane.lane_id)
-        self._context.counters.dead_lettered += len(parts)
-        self._context.counters.dropped += len(some) - len(parts)
+        self._context.counters.dead_lettered += len(some) - dropped
+        self._context.counters.dropped += dropped
 
     def _drop(self, lane: QueueLane, some: list[DeadMessage]) -> None:
         entry = lane.lane.moved([dead.offset for dead, _, _ in some])

@@ -67,7 +67,7 @@ class QueueManager:
         self._pending_receives = PendingReceives(
             context.clock, receivers_max=context.config.receivers_max
         )
-        context.mover = DeadLetters(context, topics)
+        context.mover = self.dead_letters = DeadLetters(context, topics)
         self.upkeep = QueueUpkeep(context, self.everything)
         self._shards = QueueShards(context, self.everything)
         self.redrives = Redrives(context, topics, self)

@@ -29,10 +29,23 @@ class QueueSettings(FrozenConfig):
     dead_letter_topic: str = Field(
         default="", description="In the same namespace; empty: none."
     )
+    dead_letter_exchange: str = Field(
+        default="",
+        max_length=255,
+        description="In place of a topic; `amq.default` is the default exchange.",
+    )
+    dead_letter_routing_key: str | None = Field(
+        default=None, max_length=255, description="For the exchange; none: that of the message."
+    )
     in_flight_max: int = Field(default=120_000, ge=1, le=1_000_000)
     single_active: bool = Field(
         default=False, description="Of all consumers one gets messages, until it leaves."
     )
+
+    @property
+    def has_dead_letters(self) -> bool:
+        """Whether messages that die go anywhere."""
+        return bool(self.dead_letter_topic or self.dead_letter_exchange)
 
 
 class EarlierDelay(NamedTuple):

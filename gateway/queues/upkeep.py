@@ -92,7 +92,7 @@ class QueueUpkeep:
         for lane in list(queue.lanes):
             if settings.retention_ms >= 0:
                 await self._expire(lane, settings.retention_ms)
-            if settings.dead_letter_topic:
+            if settings.has_dead_letters:
                 await self._expire_heads(lane)
 
     async def _expire(self, lane: QueueLane, retention_ms: int) -> None:
