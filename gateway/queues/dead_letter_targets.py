@@ -51,7 +51,7 @@ class DeadLetterRoutes(Protocol):
         ...
 
 
-class Target(Protocol):
+class DeadLetterTarget(Protocol):
     """Destination of a queue's dead letters."""
 
     def addressed(
@@ -121,7 +121,7 @@ class TopicTarget:
     def addressed(
         self, lane: QueueLane, dead: Dead, body: Record, *, left_out: str = ""
     ) -> list[Addressed]:
-        """See ``Target``; it is dropped when it has moved too often.
+        """See ``DeadLetterTarget``; it is dropped when it has moved too often.
 
         It keeps its time, but for one of a queue in order of its keys: that is sent anew, so its
         retention begins with the move (Amazon SQS, "dead-letter queues and message retention").
@@ -163,19 +163,12 @@ class ExchangeTarget:
     def addressed(
         self, lane: QueueLane, dead: Dead, body: Record, *, left_out: str = ""
     ) -> list[Addressed]:
-        """See ``Target``; it is dropped where nothing is bound, and at the end of a cycle."""
-        if self._routes is None:
-            raise StorageUnavailable("exchanges are being loaded")
-        settings = lane.owner.settings
-        source = lane.partition.topic.name
-        exchange = settings.dead_letter_exchange
-        keys = routing_keys_of(body, source.name)
-        history = with_death(history_of(body.headers), self._death(lane, dead, body, keys))
-        new_key = settings.dead_letter_routing_key
+        """See ``DeadLetterTarget``; dropped where nothing is bound, and at the end of a cycle."""
+        history = with_death(history_of(body.headers), self._death(lane, dead, body))
+        new_key = lane.owner.settings.dead_letter_routing_key
         if new_key is not None:
-            keys = [new_key]
             body = body._replace(key=new_key.encode() or None)
-        topics = self._routes.dead_letter_topics(source.namespace, exchange, keys, body.headers)
+        topics = self._topics(lane, body, new_key)
         if dead.reason != REJECTED:
             topics = [topic for topic in topics if not is_cycle(history, topic.name.name)]
         if not topics:
@@ -186,6 +179,7 @@ class ExchangeTarget:
         headers = headers_of(lane, dead, kept, left_out, hops_max=1 << 31)
         assert headers is not None
         headers.append((HISTORY_HEADER, format_history(history)))
+        exchange = lane.owner.settings.dead_letter_exchange
         if exchange != DEFAULT_EXCHANGE:
             headers.append((EXCHANGE, exchange.encode()))
         run = RecordRun(
@@ -199,7 +193,15 @@ class ExchangeTarget:
             self._context.transfers.check(one, self._context.messages)
         return found
 
-    def _death(self, lane: QueueLane, dead: Dead, body: Record, keys: Sequence[str]) -> Death:
+    def _topics(self, lane: QueueLane, body: Record, new_key: str | None) -> list[Topic]:
+        if self._routes is None:
+            raise StorageUnavailable("exchanges are being loaded")
+        name = lane.partition.topic.name
+        keys = routing_keys_of(body, name.name) if new_key is None else [new_key]
+        exchange = lane.owner.settings.dead_letter_exchange
+        return self._routes.dead_letter_topics(name.namespace, exchange, keys, body.headers)
+
+    def _death(self, lane: QueueLane, dead: Dead, body: Record) -> Death:
         now_unix_ms = self._context.clock.unix_ms()
         expires_at = unix_ms_in(_header(body.headers, EXPIRES_AT))
         ttl_ms = -1 if expires_at is None else max(expires_at - body.timestamp_unix_ms, 0)
@@ -210,7 +212,7 @@ class ExchangeTarget:
             now_unix_ms,
             now_unix_ms,
             (_header(body.headers, EXCHANGE) or b"").decode("utf-8", "replace"),
-            tuple(keys),
+            tuple(routing_keys_of(body, lane.partition.topic.name.name)),
             ttl_ms,
         )
 

@@ -31,8 +31,8 @@ from gateway.errors import (
 from gateway.model import Record, TopicName
 from gateway.queues.dead_letter_targets import (
     DeadLetterRoutes,
+    DeadLetterTarget,
     ExchangeTarget,
-    Target,
     TopicTarget,
     reference,
 )
@@ -136,7 +136,7 @@ class DeadLetters:
             self._failed(lane, some, as_value(error))
         await asyncio.sleep(0)  # others have their turn
 
-    def _target(self, lane: QueueLane) -> Target | None:
+    def _target(self, lane: QueueLane) -> DeadLetterTarget | None:
         """Return where dead messages of a lane go; None: nowhere. Error: ``TopicNotFound``."""
         settings = lane.owner.settings
         if settings.dead_letter_exchange:
@@ -166,7 +166,7 @@ class DeadLetters:
     async def _move(
         self,
         lane: QueueLane,
-        target: Target,
+        target: DeadLetterTarget,
         some: list[DeadMessage],
         waiting: deque[DeadMessage],
     ) -> None:
@@ -199,10 +199,12 @@ class DeadLetters:
         if moved:
             self._append(lane, moved, parts, dropped)
 
-    async def _addressed(self, lane: QueueLane, target: Target, dead: Dead) -> list[Addressed]:
+    async def _addressed(
+        self, lane: QueueLane, target: DeadLetterTarget, dead: Dead
+    ) -> list[Addressed]:
         """Return a message's dead letter for each partition; without any it is dropped.
 
-        Errors: ``StorageUnavailable``, and those of ``Target.addressed``.
+        Errors: ``StorageUnavailable``, and those of ``DeadLetterTarget.addressed``.
         """
         source = lane.partition
         bodies = self._context.message_cache.find(source, [dead.offset])
