@@ -1,6 +1,7 @@
 """Moves of shards under clients: who waits is answered, and what each protocol says then."""
 
 import http.client
+import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 from gateway.admin.token import read_token
 from gateway.model import TopicName
 from gateway.placement import shard_of
-from gateway.slots import partition_for_key, shard_of_group
+from gateway.slots import partition_for_key, shard_of_client, shard_of_group
 from tests.contracts.test_other_owners import (
     NONE,
     NOT_COORDINATOR,
@@ -175,12 +176,18 @@ def _mqtt_topics(node: PlacedNode) -> tuple[str, str]:
     return found[False], found[True]
 
 
+def kept_client(name: str) -> str:
+    """Return a client identifier whose session the node keeps."""
+    names = (f"{name}-{number}" for number in itertools.count())
+    return next(one for one in names if shard_of_client("default", one, SHARDS) < UPPER)
+
+
 def test_mqtt_refuses_what_another_node_keeps(half: Half) -> None:
     port = half.node.ports["mqtt"]
     kept, given = _mqtt_topics(half.node)
     with RawClient(port) as client, RawClient(port) as subscriber:
-        client.connect("publisher")
-        subscriber.connect("subscriber")
+        client.connect(kept_client("publisher"))
+        subscriber.connect(kept_client("subscriber"))
         subscriber.subscribe(("#", 0))
         client.publish(given, b"before", qos=1)
         half.node.give_half()
@@ -202,7 +209,7 @@ def test_mqtt_3_closes_the_connection_so_that_the_client_sends_again(half: Half)
     _, given = _mqtt_topics(half.node)
     half.node.give_half()
     with RawClient(half.node.ports["mqtt"], version=V3_1_1) as client:
-        client.connect("old")
+        client.connect(kept_client("old"))
         client.send(wire.publish(given, b"x", qos=1, packet_id=1, version=V3_1_1))
         assert client.until_closed() == []
 

@@ -9,6 +9,7 @@ import pytest
 from gateway.model import TopicName
 from gateway.placement import shard_of
 from gateway.slots import partition_for_key, shard_of_group
+from tests.contracts.test_moving_shards import kept_client
 from tests.contracts.test_other_owners import (
     NONE,
     NOT_COORDINATOR,
@@ -145,8 +146,8 @@ def test_mqtt_serves_its_half(started: Started) -> None:
     port = started.node.ports["mqtt"]
     kept, given = started.kept.mqtt_topic, started.given.mqtt_topic
     with RawClient(port) as client, RawClient(port) as subscriber:
-        client.connect("publisher")
-        subscriber.connect("subscriber")
+        client.connect(kept_client("publisher"))
+        subscriber.connect(kept_client("subscriber"))
         subscriber.subscribe(("a/#", 0))
         codes = []
         for name in (kept, given):
