@@ -1,6 +1,6 @@
 """Port of adapters that show things of their own in the REST interface and the console."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 
@@ -17,14 +17,15 @@ class ViewQuery(NamedTuple):
 
 
 View = Callable[[ViewQuery], dict[str, Any]]
-Action = Callable[[Mapping[str, Any]], dict[str, Any]]
+Action = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
 @runtime_checkable
 class HasAdminViews(Protocol):
     """Adapter with views below ``/v1/adapters/<adapter>/``; all run on the event loop.
 
-    Their dicts become JSON. Each does a bounded amount of work. Errors: ``RequestError``.
+    Their dicts become JSON. Each does a bounded amount of work. Errors: ``RequestError``, and of
+    changes that another node carries out ``OutcomeUnknown``.
     """
 
     def admin_views(self) -> Mapping[str, View]:

@@ -9,15 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from adapters.mqtt.connection.connection import MqttConnection
-from adapters.mqtt.errors import MqttError, ReasonCode
+from adapters.mqtt.errors import MqttError
 from adapters.mqtt.node import Node
 from adapters.mqtt.packets.topic_names import check_topic
+from adapters.mqtt.session_service import end_connection
 from adapters.mqtt.sessions.client_session import ClientSession
 from adapters.mqtt.subscriptions.filters import check_filter
 from adapters.mqtt.wire import PublishRun
 from gateway.admin_views import Action, View, ViewQuery
 from gateway.errors import InvalidRequest
+from gateway.shards.calls import ShardCalls
 
 LOOKED_AT_MAX: Final = 100_000
 RETAINED_BYTES_MAX: Final = 1_048_576  # of one answer
@@ -35,9 +36,9 @@ def views(node: Node) -> Mapping[str, View]:
     }
 
 
-def actions(node: Node) -> Mapping[str, Action]:
-    """Return the changes by name."""
-    return {"disconnect": lambda body: _disconnect(node, body)}
+def actions(node: Node, calls: ShardCalls) -> Mapping[str, Action]:
+    """Return the changes by name; ``calls`` reaches sessions of other nodes."""
+    return {"disconnect": lambda body: _disconnect(node, calls, body)}
 
 
 def _sessions(node: Node, query: ViewQuery) -> dict[str, Any]:
@@ -163,14 +164,11 @@ def _receiver(subscriber: Any, qos: int, topic_filter: str) -> dict[str, Any]:  
     }
 
 
-def _disconnect(node: Node, body: Mapping[str, Any]) -> dict[str, Any]:
+async def _disconnect(node: Node, calls: ShardCalls, body: Mapping[str, Any]) -> dict[str, Any]:
     client_id = body.get("client_id")
-    session = node.sessions.find(client_id) if isinstance(client_id, str) else None
-    connection = None if session is None else session.connection
-    if not isinstance(connection, MqttConnection):
-        raise InvalidRequest(f"no client {str(client_id)[:80]!r} is connected")
-    reason = ReasonCode.ADMINISTRATIVE_ACTION, "an operator has ended the connection"
-    connection.guard(connection.disconnect, *reason)
+    if not isinstance(client_id, str):
+        raise InvalidRequest("client_id: a client identifier")
+    await end_connection(node, calls, client_id)
     return {"client_id": client_id}
 
 

@@ -14,6 +14,7 @@ from adapters.mqtt.errors import ReasonCode
 from adapters.mqtt.handlers import TABLES
 from adapters.mqtt.metrics import register_metrics
 from adapters.mqtt.node import Node, open_node
+from adapters.mqtt.session_service import SERVICE, SessionService
 from gateway.admin_views import Action, View
 from gateway.config.base import Address, ListenerConfig
 from gateway.connection import Connection
@@ -53,6 +54,7 @@ class MqttAdapter:
     async def start(self) -> None:
         """Load sessions, then listen. Error: ``OSError`` when an address cannot be had."""
         self._node = await open_node(self.config, self.kernel)
+        self.kernel.broker.shard_calls.register(SERVICE, SessionService(self._node))
         await self._listen("mqtt", self.config, self._make_plain)
         if self.config.tls is not None:
             await self._listen("mqtt-tls", self.config.tls, self._make_plain)
@@ -103,6 +105,7 @@ class MqttAdapter:
         for listener in self.listeners:
             await listener.stop()
         if self._node is not None:
+            self.kernel.broker.shard_calls.unregister(SERVICE)
             self._node.stop()
 
     def endpoints(self) -> list[Endpoint]:
@@ -141,7 +144,7 @@ class MqttAdapter:
         """See ``gateway.admin_views``."""
         from adapters.mqtt.admin_views import actions
 
-        return actions(self.node)
+        return actions(self.node, self.kernel.broker.shard_calls)
 
     def connections(self) -> list[dict[str, Any]]:
         """Return what ``headgate clients`` shows."""

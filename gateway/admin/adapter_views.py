@@ -40,7 +40,7 @@ def routes(state: AdminState) -> list[Route]:
                 raise ViewNotFound(f"adapter {name!r} has no change {asked!r}")
             body = await read_body(request, ActionBody)
             with changes(kernel, request, f"{name}.{asked}", str(body.values)[:100]):
-                return JSONResponse(action(body.values))
+                return JSONResponse(await action(body.values))
         view = adapter.admin_views().get(asked)
         if view is None:
             raise ViewNotFound(f"adapter {name!r} has no view {asked!r}")

@@ -55,6 +55,10 @@ class ShardCalls:
         assert name not in self._services, name
         self._services[name] = service
 
+    def unregister(self, name: str) -> None:
+        """Serve calls of that name no more, after its part of the node has ended."""
+        self._services.pop(name, None)
+
     def service(self, name: str) -> Service:
         """Return a service of this node; all nodes have the same. Error: ``InvalidRequest``."""
         found = self._services.get(name)
