@@ -16,6 +16,7 @@ from gateway.kernel import (
     ProtocolAdapter,
 )
 from gateway.metrics import Metrics, Sample
+from gateway.transactions import metrics as transaction_metrics
 
 LAG_EVERY_S: Final = 1.0
 
@@ -31,6 +32,7 @@ def register_metrics(kernel: Kernel, adapters: Mapping[str, ProtocolAdapter]) ->
     )
     kernel.logins.register_metrics(metrics)
     _register_groups(kernel)
+    transaction_metrics.register_metrics(metrics, kernel.transactions, kernel.clock)
     _register_queues(kernel)
     _register_delays(kernel)
     lag = LoopLag(asyncio.get_running_loop())

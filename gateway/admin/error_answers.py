@@ -27,6 +27,7 @@ STATUS: Final[Mapping[type[errors.GatewayError], int]] = {
     errors.RequestError: 400,
     errors.TopicNotFound: 404,
     errors.GroupNotFound: 404,
+    errors.TransactionNotFound: 404,
     errors.TopicExists: 409,
     AccessKeyExists: 409,
     ExchangeExists: 409,

@@ -22,6 +22,7 @@ from gateway.admin import (
     rules,
     scrub,
     topics,
+    transactions,
     users,
 )
 from gateway.admin.state import AdminState
@@ -47,6 +48,7 @@ def rest_routes(state: AdminState) -> list[Route]:
         *explain.routes(state),
         *rules.routes(state),
         *quotas.routes(state),
+        *transactions.routes(state),
         *config_view.routes(state),
         *deployment.routes(state),
         *adapter_views.routes(state),

@@ -57,6 +57,11 @@ COMMANDS: Final[Mapping[str, LateCommand]] = {
         "quotas_app",
         "Client quotas of a running node; <default> is for all others.",
     ),
+    "transactions": LateCommand(
+        "gateway.cli.transactions",
+        "transactions_app",
+        "Transactions of Kafka producers on a running node.",
+    ),
     "log": LateCommand("gateway.cli.log", "log_app", "The log's files on the disk."),
     "pipeline": LateCommand(
         "gateway.cli.pipeline",

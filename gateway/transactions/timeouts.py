@@ -69,12 +69,11 @@ class TransactionTimeouts:
             return
         ending = fence(value, now_unix_ms)
         try:
-            self._values.keep(name, ending.value, ending, _ignore)
+            self._values.keep(name, ending.value, ending, _ignore, outcome="timeout")
         except GatewayError as error:
             _log.warning("transaction not aborted", id=name.name, error=str(error))
             self._deadlines.arm(name, self._clock.monotonic_ms() + RETRY_MS)
             return
-        self._values.ended["timeout"] += 1
 
     def _expire(self) -> None:
         """Remove some expired ids, and the others in the next turns of the loop."""

@@ -37,6 +37,7 @@ from gateway.transactions.journal import (
 from gateway.transactions.owners import TransactionOwners
 
 TRANSACTIONS_TOPIC: Final = "__transactions"
+OUTCOMES: Final = ("commit", "abort", "timeout")
 
 OnChanged = Callable[[TransactionalId, Transaction | None], None]
 
@@ -60,7 +61,7 @@ class TransactionValues:
         self._unsettled: Counter[TransactionalId] = Counter()
         self.on_changed: list[OnChanged] = []
         """Called with each value that is set, None for an id that is removed or has left."""
-        self.ended: Counter[str] = Counter()
+        self.ended = Counter(dict.fromkeys(OUTCOMES, 0))
         """Transactions that have ended since the start, by outcome."""
 
     @classmethod
@@ -108,8 +109,12 @@ class TransactionValues:
         value: Transaction | None,
         ending: Ending | None,
         on_done: OnDone,
+        *,
+        outcome: str | None = None,
     ) -> None:
         """Change a value, with what the end of its transaction does, in one append.
+
+        ``outcome`` is that of the metrics; by default that of ``ending``.
 
         Errors, with nothing changed: those of ``AtomicAppend.append``; ``NotLeader``.
         """
@@ -130,7 +135,7 @@ class TransactionValues:
         self._set(name, value)
         self._unsettled[name] += 1
         if ending is not None:
-            self.ended["commit" if ending.is_commit else "abort"] += 1
+            self.ended[outcome or ("commit" if ending.is_commit else "abort")] += 1
 
     def is_settled(self, name: TransactionalId) -> bool:
         """Return whether the value of an id is durable."""

@@ -43,15 +43,15 @@ def _arm(moment: str, passed: int) -> None:
             _kill()
 
     def killing_keep(
-        self: TransactionValues, name: Any, value: Any, ending: Any, on_done: Any
+        self: TransactionValues, name: Any, value: Any, ending: Any, on_done: Any, **rest: Any
     ) -> None:
         last[0] = ending is not None and next(ends) > passed
         if last[0] and moment == "before":
             _kill()
-        keep(self, name, value, ending, on_done)
+        keep(self, name, value, ending, on_done, **rest)
 
     AtomicAppend.append = killing_append  # type: ignore[method-assign]
-    TransactionValues.keep = killing_keep  # type: ignore[method-assign]
+    TransactionValues.keep = killing_keep  # type: ignore[method-assign,assignment]
 
 
 if __name__ == "__main__":
