@@ -34,6 +34,7 @@ from gateway.config.queues import DeclaredQueue, DelayConfig, QueueConfig
 from gateway.config.quotas import DeclaredQuota
 from gateway.config.secret_files import read_secret
 from gateway.config.secrets import SECRET_URL
+from gateway.config.transactions import TransactionsConfig
 from gateway.config.users import DeclaredUser
 
 _MIB = 1024 * 1024
@@ -331,32 +332,6 @@ class GroupsConfig(FrozenConfig):
             msg = "session_timeout_ms_min is above session_timeout_ms_max"
             raise ValueError(msg)
         return self
-
-
-class TransactionsConfig(FrozenConfig):
-    """Transactions of Kafka producers."""
-
-    protocol: Literal[1, 2] = Field(
-        default=2,
-        description="Highest version of the protocol that clients are offered; 2 is KIP-890's, "
-        "where each transaction has an epoch of its own.",
-    )
-    timeout_ms_max: int = Field(
-        default=900_000,
-        ge=1_000,
-        description="Longest transaction timeout that a producer may ask for.",
-    )
-    partitions_max: int = Field(
-        default=10_000, ge=1, description="Partitions and groups of one transaction."
-    )
-    ids_max: int = Field(
-        default=100_000, ge=1, description="Transactional ids; more are refused."
-    )
-    id_expiration_ms: int = Field(
-        default=7 * _DAY_MS,
-        ge=1_000,
-        description="Milliseconds after its last use for which a transactional id is kept.",
-    )
 
 
 class LogConfig(FrozenConfig):

@@ -31,7 +31,7 @@ from features.transactions import (
 )
 from gateway.broker import Broker
 from gateway.clock import Clock
-from gateway.config.settings import TransactionsConfig
+from gateway.config.transactions import TransactionsConfig
 from gateway.errors import (
     InvalidTransactionTimeout,
     Overloaded,

@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack
 
 from gateway.broker import Broker
 from gateway.clock import Clock
-from gateway.config.settings import TransactionsConfig
+from gateway.config.transactions import TransactionsConfig
 from gateway.groups.cursors import CursorManager
 from gateway.metadata.store import MetadataStore, ProducerIds
 from gateway.topics.manager import TopicManager

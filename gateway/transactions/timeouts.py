@@ -8,7 +8,7 @@ import structlog
 
 from features.transactions import Transaction, fence
 from gateway.clock import Clock
-from gateway.config.settings import TransactionsConfig
+from gateway.config.transactions import TransactionsConfig
 from gateway.deadlines import Deadlines
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.transactions.journal import TransactionalId

@@ -19,7 +19,8 @@ HELPER: Final = "as_value"
 # What looks at an error and keeps nothing of it.
 LOOKING: Final = {
     "str", "repr", "type", "isinstance",  # Python's own
-    "code_of", "group_code_of", "one_line", "_text", "judge", "note_refusal", "to_sqs_error",
+    "code_of", "group_code_of", "transaction_code_of", "_code",
+    "one_line", "_text", "judge", "note_refusal", "to_sqs_error",
     "_unavailable", "is_shortage", "public_text",
     "note", "refuse",  # of counters, the audit log, logins and outages: they log it or count it
     "failed_by", "_end",  # of a connection, of the disk cache: log it and close

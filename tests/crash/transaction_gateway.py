@@ -51,7 +51,7 @@ def _arm(moment: str, passed: int) -> None:
         keep(self, name, value, ending, on_done, **rest)
 
     AtomicAppend.append = killing_append  # type: ignore[method-assign]
-    TransactionValues.keep = killing_keep  # type: ignore[method-assign,assignment]
+    TransactionValues.keep = killing_keep  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from features.transactions import GroupRef, InitRequest, PartitionRef
 from gateway.cli.admin_client import Refused
@@ -67,7 +66,8 @@ async def test_commands(tmp_path: Path) -> None:
         runner = CliRunner()
 
         async def run(*arguments: str) -> Result:
-            return await asyncio.to_thread(runner.invoke, transactions_app, [*arguments, *at])
+            invoke = partial(runner.invoke, transactions_app, [*arguments, *at])
+            return await asyncio.to_thread(invoke)
 
         listed = await run("list", "--json")
         described = await run("describe", "pay/1")

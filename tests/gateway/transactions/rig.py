@@ -1,7 +1,8 @@
 """Coordinator on a kernel in memory, and a producer that writes through it."""
 
 from features.transactions import GroupRef, InitRequest, PartitionRef, Transaction
-from gateway.config.settings import BrokerConfig, TransactionsConfig
+from gateway.config.settings import BrokerConfig
+from gateway.config.transactions import TransactionsConfig
 from gateway.groups.cursors import Commit, CursorManager
 from gateway.groups.manager import GroupManager
 from gateway.groups.model import GroupName

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from features.transactions import EPOCH_MAX, InitRequest, PartitionRef, State
-from gateway.config.settings import TransactionsConfig
+from gateway.config.transactions import TransactionsConfig
 from gateway.errors import (
     GatewayError,
     Overloaded,

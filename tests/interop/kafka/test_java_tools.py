@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from gateway.testing.process import Program
@@ -16,6 +17,7 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.interop, pytest.mark.java]
 
 MESSAGES = 3_000
+COPIED = 1_000
 DONE_S_MAX = 400  # three JVMs start at once, on a machine that has other work
 SESSION_MS = 45_000  # nobody dies here: who is slow shall not be taken for dead
 TOOLS = "org.apache.kafka.tools"
@@ -115,3 +117,62 @@ def test_a_reassignment_to_where_a_partition_is_is_done(bootstrap: str, tmp_path
 
     assert "Successfully started partition reassignments" in said
     assert f"Reassignment of partition {topic}-1 is completed" in checked
+
+
+@pytest.mark.parametrize("kills", [0, 2])
+def test_transactional_copier_copies_each_message_once(bootstrap: str, kills: int) -> None:
+    """Kafka's own: it reads, writes and commits offsets in transactions, and aborts some."""
+    source = create_topic(bootstrap, partitions=1)
+    target = create_topic(bootstrap, partitions=1)
+    seed = Producer({"bootstrap.servers": bootstrap})
+    for number in range(COPIED):
+        seed.produce(source, str(number))
+    seed.flush(60)
+    arguments = [
+        "--broker-list", bootstrap, "--transactional-id", fresh_name("copier"),
+        "--consumer-group", fresh_name("g"), "--input-topic", source, "--input-partition", "0",
+        "--output-topic", target, "--max-messages", str(COPIED), "--transaction-size", "100",
+        "--enable-random-aborts", "--use-group-metadata",
+    ]  # fmt: skip
+    for kill in range(kills):
+        copier = tool("TransactionalMessageCopier", *arguments)
+        wanted = (kill + 1) * COPIED // 4
+        wait_until(
+            lambda: len(committed(bootstrap, target)) >= wanted,  # noqa: B023 - used at once
+            within_s=DONE_S_MAX,
+            what=f"{wanted} copies",
+        )
+        copier.kill()
+    # It counts the messages of its own life.
+    copier = tool("TransactionalMessageCopier", *arguments)
+    try:
+        wait_until(
+            lambda: len(committed(bootstrap, target)) >= COPIED,
+            within_s=DONE_S_MAX,
+            what="all is copied",
+        )
+    finally:
+        copier.kill()
+
+    assert committed(bootstrap, target) == [str(number) for number in range(COPIED)]
+
+
+def committed(bootstrap: str, topic: str) -> list[str]:
+    """Return the committed values of a topic's only partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    values: list[str] = []
+    while True:
+        message = consumer.poll(60)
+        assert message is not None
+        if message.error() is not None:
+            consumer.close()
+            return values
+        values.append(message.value().decode())

@@ -14,7 +14,8 @@ from kafka.protocol.consumer import (
 
 from adapters.kafka.handlers import heartbeat, offset_commit
 from adapters.kafka.session import Session
-from gateway.config.settings import GroupsConfig, TransactionsConfig
+from gateway.config.settings import GroupsConfig
+from gateway.config.transactions import TransactionsConfig
 from gateway.groups.cursors import CursorManager
 from gateway.groups.manager import GroupManager
 from gateway.groups.model import GroupName, GroupState
