@@ -25,7 +25,7 @@ const refresh = guarded(async () => {
   );
   const dead = facts.settings.dead_letter_topic;
   byId("facts").replaceChildren(
-    `${number(facts.partitions)} partitions · order ${facts.settings.order}`,
+    `${number(facts.partitions)} partition${facts.partitions === 1 ? "" : "s"} · order ${facts.settings.order}`,
     ...(dead ? [" · dead letters go to ", h("a", { href: `/console/${path("queues", dead)}` }, dead)] : []),
     " · ", h("a", { href: `/console/${path("topics", item)}` }, "its topic"),
   );
