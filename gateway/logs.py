@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import structlog
 
-from gateway.config.settings import LogConfig
+from gateway.config.log import LogConfig
 
 _LEVELS: Final = {
     "debug": logging.DEBUG,

@@ -59,7 +59,7 @@ from gateway.reloading import Access, Reloading
 from gateway.shard_count import shard_count_of
 from gateway.shard_moves import follow_owners
 from gateway.sql.engines import engine_url
-from gateway.startup_log import node_fields
+from gateway.startup_log import announce, node_fields
 from gateway.topics.declared import (
     delete_leftovers,
     delete_partitions,
@@ -193,7 +193,8 @@ class _Node:
         freed_memory = MallocTrim(asyncio.get_running_loop())
         freed_memory.start()
         stack.callback(freed_memory.stop)
-        self._announce(admin.url)
+        announce(self._adapters.values(), admin.url)
+        log.info("ready", pid=os.getpid())
 
     def _claimed_storage(self) -> Any:  # noqa: ANN401 - a plug-in's class
         """Return the unopened storage. Error: ``StorageUnavailable``: another process has it."""
@@ -393,14 +394,3 @@ class _Node:
         await asyncio.gather(
             *(adapter.drain(seconds_max) for adapter in self._adapters.values())
         )
-
-    def _announce(self, admin_url: str) -> None:
-        endpoints = [
-            endpoint for adapter in self._adapters.values() for endpoint in adapter.endpoints()
-        ]
-        names = "  ".join(f"{endpoint.name} {endpoint.url}" for endpoint in endpoints)
-        lines = [f"headgate ready  {names}  admin {admin_url}"]
-        lines += [f"  try {endpoint.name:<8} {endpoint.try_it}" for endpoint in endpoints]
-        sys.stdout.write("\n".join(lines) + "\n")
-        sys.stdout.flush()
-        log.info("ready", pid=os.getpid())

@@ -1,5 +1,7 @@
-"""Log line of a node's start: version, data, listeners and access."""
+"""Log line of a node's start: version, data, listeners and access; and its addresses."""
 
+import sys
+from collections.abc import Iterable
 from importlib.metadata import version
 
 from gateway.auth.access_keys import AccessKeys
@@ -7,6 +9,17 @@ from gateway.auth.users import StoredUsers
 from gateway.config.advice import listeners_of
 from gateway.config.secrets import mask_url
 from gateway.config.settings import Settings
+from gateway.kernel import ProtocolAdapter
+
+
+def announce(adapters: Iterable[ProtocolAdapter], admin_url: str) -> None:
+    """Print a node's addresses, and a line to try each."""
+    endpoints = [endpoint for adapter in adapters for endpoint in adapter.endpoints()]
+    names = "  ".join(f"{endpoint.name} {endpoint.url}" for endpoint in endpoints)
+    lines = [f"headgate ready  {names}  admin {admin_url}"]
+    lines += [f"  try {endpoint.name:<8} {endpoint.try_it}" for endpoint in endpoints]
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
 
 
 def node_fields(settings: Settings, users: StoredUsers, keys: AccessKeys) -> dict[str, str]:

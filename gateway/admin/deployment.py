@@ -16,7 +16,7 @@ from gateway.config.base import FrozenConfig
 from gateway.deployment.carry_out import carry_out
 from gateway.deployment.current import current
 from gateway.deployment.document import Document
-from gateway.deployment.plan import Action, Change, plan
+from gateway.deployment.plan import Action, PlannedChange, plan
 from gateway.deployment.start import drift
 
 
@@ -61,7 +61,7 @@ def routes(state: AdminState) -> list[Route]:
     ]
 
 
-def _view(change: Change, error: str = "") -> dict[str, Any]:
+def _view(change: PlannedChange, error: str = "") -> dict[str, Any]:
     details = list(change.details)
     if change.action is Action.DELETE:
         details.append("with all that is in it")

@@ -13,7 +13,7 @@ import structlog
 
 from gateway.auth.ports import Principal, Rule
 from gateway.clock import Clock, SystemClock
-from gateway.config.settings import LogConfig
+from gateway.config.log import LogConfig
 from gateway.model import DEFAULT_NAMESPACE, TopicName
 
 TEXT_CHARS_MAX: Final = 300

@@ -22,6 +22,6 @@ def _check_unless_empty(name: str) -> str:
 
 TopicNameText = Annotated[str, AfterValidator(_check)]
 DeclaredMode = Literal["create", "enforce"]
-"""What a start does about a declared topic or queue that is there and differs."""
+"""Effect of a start on a declared topic or queue that is there and differs."""
 TopicNameOrNone = Annotated[str, AfterValidator(_check_unless_empty)]
 """A topic's name, or an empty text for no topic."""

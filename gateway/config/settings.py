@@ -9,7 +9,7 @@ key.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import (
     BeforeValidator,
@@ -29,11 +29,11 @@ from gateway.config.base import (
     FrozenConfig,
 )
 from gateway.config.exchanges import DeclaredBinding, DeclaredExchange, ExchangeConfig
+from gateway.config.log import LogConfig
+from gateway.config.metadata import MetadataConfig
 from gateway.config.names import DeclaredMode, TopicNameText
 from gateway.config.queues import DeclaredQueue, DelayConfig, QueueConfig
 from gateway.config.quotas import DeclaredQuota
-from gateway.config.secret_files import read_secret
-from gateway.config.secrets import SECRET_URL
 from gateway.config.transactions import TransactionsConfig
 from gateway.config.users import DeclaredUser
 
@@ -132,49 +132,6 @@ class StorageConfig(FrozenConfig):
     options: SerializeAsAny[InstanceOf[FrozenConfig]] = Field(
         default_factory=FrozenConfig, exclude=True
     )
-
-
-class MetadataConfig(FrozenConfig):
-    """Storage of topics, configs, users and rules."""
-
-    url: str = Field(
-        default="sqlite",
-        min_length=1,
-        description="`sqlite` (a file in data_dir) or an SQLAlchemy URL, "
-        "`postgresql+psycopg://...`.",
-        json_schema_extra=SECRET_URL,
-    )
-    url_file: Path | None = Field(
-        default=None,
-        description="File with the URL, in place of `url`: it holds the database's password.",
-    )
-    timeout_ms: int = Field(
-        default=15_000,
-        ge=100,
-        le=600_000,
-        description="Milliseconds after which a statement is cancelled and its connection closed. "
-        "Requests that waited for it fail, and may be retried.",
-    )
-    check_ms_max: int = Field(
-        default=5_000,
-        ge=0,
-        le=600_000,
-        description="Longest check of SQLite's file at the start; 0: no check.",
-    )
-
-    @property
-    def database_url(self) -> str:
-        """The URL, from its file where that is set. Errors: ``InvalidSettings``."""
-        if self.url_file is None:
-            return self.url
-        return read_secret(self.url_file, "metadata.url_file")
-
-    @model_validator(mode="after")
-    def _check_url(self) -> Self:
-        if self.url_file is not None and "url" in self.model_fields_set:
-            msg = "url and url_file name two databases"
-            raise ValueError(msg)
-        return self
 
 
 class BrokerConfig(FrozenConfig):
@@ -332,24 +289,6 @@ class GroupsConfig(FrozenConfig):
             msg = "session_timeout_ms_min is above session_timeout_ms_max"
             raise ValueError(msg)
         return self
-
-
-class LogConfig(FrozenConfig):
-    """Log lines on standard error."""
-
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Lowest level that is written."
-    )
-    format: Literal["console", "json"] = Field(
-        default="console", description="`console` for people, `json` for collectors."
-    )
-    refusals_per_s_max: int = Field(
-        default=10,
-        ge=1,
-        le=10_000,
-        description="Lines per second about refused logins and refused changes; the next line has "
-        "the number left out.",
-    )
 
 
 class TopicConfig(FrozenConfig):

@@ -12,7 +12,7 @@ from gateway.auth.users import StoredUsers
 from gateway.auth.verifiers import parse_verifier
 from gateway.config.settings import TopicConfig
 from gateway.deployment.document import BindingEntry, ExchangeEntry, QueueEntry
-from gateway.deployment.plan import Action, Change
+from gateway.deployment.plan import Action, PlannedChange
 from gateway.errors import GatewayError, InvalidRequest, TopicExists
 from gateway.exchanges.manager import Binding, format_arguments
 from gateway.exchanges.model import ExchangeName
@@ -25,11 +25,13 @@ from gateway.queues.model import QueueSettings
 class Outcome(NamedTuple):
     """Change, and why it was not made; empty: it was made."""
 
-    change: Change
+    change: PlannedChange
     error: str
 
 
-async def carry_out(kernel: Kernel, namespace: str, changes: Sequence[Change]) -> list[Outcome]:
+async def carry_out(
+    kernel: Kernel, namespace: str, changes: Sequence[PlannedChange]
+) -> list[Outcome]:
     """Make all changes but conflicts, in order."""
     found = []
     for change in changes:
@@ -43,7 +45,7 @@ async def carry_out(kernel: Kernel, namespace: str, changes: Sequence[Change]) -
     return found
 
 
-async def _put_topic(kernel: Kernel, namespace: str, change: Change) -> None:
+async def _put_topic(kernel: Kernel, namespace: str, change: PlannedChange) -> None:
     entry: TopicConfig = change.entry
     name = TopicName(namespace, check_topic_name(entry.name))
     topic = kernel.topics.find(name)
@@ -65,11 +67,11 @@ async def _put_topic(kernel: Kernel, namespace: str, change: Change) -> None:
         await kernel.topics.alter_configs(name, configs_changed)
 
 
-async def _delete_topic(kernel: Kernel, namespace: str, change: Change) -> None:
+async def _delete_topic(kernel: Kernel, namespace: str, change: PlannedChange) -> None:
     await kernel.topics.delete(TopicName(namespace, check_topic_name(change.name)))
 
 
-async def _put_queue(kernel: Kernel, namespace: str, change: Change) -> None:
+async def _put_queue(kernel: Kernel, namespace: str, change: PlannedChange) -> None:
     entry: QueueEntry = change.entry
     name = TopicName(namespace, check_topic_name(entry.name))
     queue = kernel.queues.find(name, entry.group)
@@ -98,13 +100,13 @@ async def _put_queue(kernel: Kernel, namespace: str, change: Change) -> None:
     )
 
 
-async def _delete_queue(kernel: Kernel, namespace: str, change: Change) -> None:
+async def _delete_queue(kernel: Kernel, namespace: str, change: PlannedChange) -> None:
     queue = kernel.queues.find(TopicName(namespace, change.name))
     if queue is not None:
         await kernel.queues.delete(queue)
 
 
-async def _put_exchange(kernel: Kernel, namespace: str, change: Change) -> None:
+async def _put_exchange(kernel: Kernel, namespace: str, change: PlannedChange) -> None:
     entry: ExchangeEntry = change.entry
     arguments = parse_arguments(json.dumps(entry.arguments))
     if entry.alternate:
@@ -118,11 +120,11 @@ async def _put_exchange(kernel: Kernel, namespace: str, change: Change) -> None:
     )
 
 
-async def _delete_exchange(kernel: Kernel, namespace: str, change: Change) -> None:
+async def _delete_exchange(kernel: Kernel, namespace: str, change: PlannedChange) -> None:
     await kernel.exchanges.delete(ExchangeName(namespace, change.name))
 
 
-async def _put_binding(kernel: Kernel, namespace: str, change: Change) -> None:
+async def _put_binding(kernel: Kernel, namespace: str, change: PlannedChange) -> None:
     entry: BindingEntry = change.entry
     destination = Destination(entry.topic or entry.exchange, is_exchange=bool(entry.exchange))
     arguments = format_arguments(parse_arguments(json.dumps(entry.arguments)))
@@ -130,7 +132,7 @@ async def _put_binding(kernel: Kernel, namespace: str, change: Change) -> None:
     await kernel.exchanges.bind(namespace, binding)
 
 
-async def _put_user(kernel: Kernel, _: str, change: Change) -> None:
+async def _put_user(kernel: Kernel, _: str, change: PlannedChange) -> None:
     users, entry = _users(kernel), change.entry
     credentials = [parse_verifier(text) for text in entry.scram]
     await users.restore_user(
@@ -140,11 +142,11 @@ async def _put_user(kernel: Kernel, _: str, change: Change) -> None:
     )
 
 
-async def _delete_user(kernel: Kernel, _: str, change: Change) -> None:
+async def _delete_user(kernel: Kernel, _: str, change: PlannedChange) -> None:
     await _users(kernel).remove_user(change.name)
 
 
-async def _put_key(kernel: Kernel, _: str, change: Change) -> None:
+async def _put_key(kernel: Kernel, _: str, change: PlannedChange) -> None:
     keys: AccessKeys = kernel.access_keys
     entry = change.entry
     await keys.add(
@@ -152,7 +154,7 @@ async def _put_key(kernel: Kernel, _: str, change: Change) -> None:
     )
 
 
-async def _put_rule(kernel: Kernel, _: str, change: Change) -> None:
+async def _put_rule(kernel: Kernel, _: str, change: PlannedChange) -> None:
     book = kernel.authorizer
     if not isinstance(book, RuleBook):
         raise InvalidRequest("this node's rules are kept elsewhere")
@@ -165,7 +167,7 @@ def _users(kernel: Kernel) -> StoredUsers:
     return kernel.authenticator
 
 
-_Step = Callable[[Kernel, str, Change], Awaitable[None]]
+_Step = Callable[[Kernel, str, PlannedChange], Awaitable[None]]
 _STEPS: Final[Mapping[tuple[str, Action], _Step]] = {
     ("topic", Action.CREATE): _put_topic,
     ("topic", Action.ALTER): _put_topic,

@@ -23,7 +23,7 @@ _CANNOT_SHRINK: Final = "a topic keeps its partitions"
 
 
 class Action(Enum):
-    """What is done about a thing; ``CONFLICT``: it differs, and cannot be changed."""
+    """Kind of a change; ``CONFLICT``: the thing differs, and cannot be changed."""
 
     CREATE = "create"
     ALTER = "alter"
@@ -31,7 +31,7 @@ class Action(Enum):
     CONFLICT = "conflict"
 
 
-class Change(NamedTuple):
+class PlannedChange(NamedTuple):
     """A change of one thing. ``entry``: its entry of the wanted document, None for a deletion."""
 
     action: Action
@@ -43,7 +43,7 @@ class Change(NamedTuple):
     """The user of an access key."""
 
 
-def plan(there: Document, wanted: Document, *, enforces: bool) -> list[Change]:
+def plan(there: Document, wanted: Document, *, enforces: bool) -> list[PlannedChange]:
     """Return the changes in the order in which they can be made.
 
     Without ``enforces`` what is there stays as it is, and is no change.
@@ -69,7 +69,7 @@ def plan(there: Document, wanted: Document, *, enforces: bool) -> list[Change]:
     return found + list(_deletions(there, wanted))
 
 
-def _is_about_missing(change: Change) -> bool:
+def _is_about_missing(change: PlannedChange) -> bool:
     return change.action is Action.CREATE or _NO_SECRET in change.details
 
 
@@ -78,11 +78,15 @@ def _making(owning: Sequence[QueueEntry], there: Mapping[Any, Any]) -> set[str]:
     return {one.name for one in owning if (one.name, one.group) not in there}
 
 
-def _topic(entry: TopicConfig, there: TopicConfig | None, *, is_made: bool) -> Change | None:
+def _topic(
+    entry: TopicConfig, there: TopicConfig | None, *, is_made: bool
+) -> PlannedChange | None:
     if there is None:
         if is_made and not entry.configs:
             return None
-        return Change(Action.CREATE, "topic", entry.name, _configs(entry.configs, {}), entry)
+        return PlannedChange(
+            Action.CREATE, "topic", entry.name, _configs(entry.configs, {}), entry
+        )
     details, wanted, count = (
         _configs(entry.configs, there.configs),
         entry.partitions,
@@ -91,8 +95,10 @@ def _topic(entry: TopicConfig, there: TopicConfig | None, *, is_made: bool) -> C
     if wanted is not None and count is not None and wanted != count:
         details = (f"partitions {count} to {wanted}", *details)
         if wanted < count:
-            return Change(Action.CONFLICT, "topic", entry.name, (*details, _CANNOT_SHRINK))
-    return Change(Action.ALTER, "topic", entry.name, details, entry) if details else None
+            return PlannedChange(
+                Action.CONFLICT, "topic", entry.name, (*details, _CANNOT_SHRINK)
+            )
+    return PlannedChange(Action.ALTER, "topic", entry.name, details, entry) if details else None
 
 
 def _configs(wanted: Mapping[str, str], there: Mapping[str, str]) -> tuple[str, ...]:
@@ -104,9 +110,9 @@ def _configs(wanted: Mapping[str, str], there: Mapping[str, str]) -> tuple[str, 
     )
 
 
-def _queue(entry: QueueEntry, there: QueueEntry | None) -> Change | None:
+def _queue(entry: QueueEntry, there: QueueEntry | None) -> PlannedChange | None:
     if there is None:
-        return Change(Action.CREATE, "queue", entry.name, (), entry)
+        return PlannedChange(Action.CREATE, "queue", entry.name, (), entry)
     before = QueueSettings.model_validate(there.settings()).model_dump(mode="json")
     merged = {**there.settings(), **entry.settings()}
     after = QueueSettings.model_validate(merged).model_dump(mode="json")
@@ -117,16 +123,20 @@ def _queue(entry: QueueEntry, there: QueueEntry | None) -> Change | None:
         details.append(f"partitions {there.partitions} to {entry.partitions}")
         if entry.partitions < there.partitions:
             why = (*details, _CANNOT_SHRINK)
-            return Change(Action.CONFLICT, "queue", entry.name, why)
+            return PlannedChange(Action.CONFLICT, "queue", entry.name, why)
     details += [
         f"{key} differ"
         for key in ("attributes", "tags")
         if key in entry.model_fields_set and getattr(entry, key) != getattr(there, key)
     ]
-    return Change(Action.ALTER, "queue", entry.name, tuple(details), entry) if details else None
+    return (
+        PlannedChange(Action.ALTER, "queue", entry.name, tuple(details), entry)
+        if details
+        else None
+    )
 
 
-def _dead_letter_queues(there: Document, wanted: Document) -> Iterator[Change]:
+def _dead_letter_queues(there: Document, wanted: Document) -> Iterator[PlannedChange]:
     """Yield a queue for each dead-letter topic that is neither there nor wanted."""
     known = {one.name for one in (*there.queues, *wanted.queues)}
     known |= {one.name for one in (*there.topics, *wanted.topics)}
@@ -136,18 +146,20 @@ def _dead_letter_queues(there: Document, wanted: Document) -> Iterator[Change]:
             known.add(name)
             order = {"order": "key"} if name.endswith(".fifo") else {}
             entry = QueueEntry.model_validate({"name": name, "owns_topic": True, **order})
-            yield Change(Action.CREATE, "queue", name, (f"dead letters of {one.name}",), entry)
+            yield PlannedChange(
+                Action.CREATE, "queue", name, (f"dead letters of {one.name}",), entry
+            )
 
 
-def _exchanges(there: Document, wanted: Document) -> Iterator[Change]:
+def _exchanges(there: Document, wanted: Document) -> Iterator[PlannedChange]:
     known = {one.name: one for one in there.exchanges}
     for entry in wanted.exchanges:
         found = known.get(entry.name)
         if found is None:
-            yield Change(Action.CREATE, "exchange", entry.name, (), entry)
+            yield PlannedChange(Action.CREATE, "exchange", entry.name, (), entry)
         elif details := _exchange_details(entry, found):
             why = "an exchange is not changed: delete it first"
-            yield Change(Action.CONFLICT, "exchange", entry.name, (*details, why))
+            yield PlannedChange(Action.CONFLICT, "exchange", entry.name, (*details, why))
 
 
 def _exchange_details(entry: ExchangeEntry, there: ExchangeEntry) -> list[str]:
@@ -159,13 +171,13 @@ def _exchange_details(entry: ExchangeEntry, there: ExchangeEntry) -> list[str]:
     ]
 
 
-def _bindings(there: Document, wanted: Document) -> Iterator[Change]:
+def _bindings(there: Document, wanted: Document) -> Iterator[PlannedChange]:
     known = {binding_key(one) for one in there.bindings}
     for entry in wanted.bindings:
         if binding_key(entry) not in known:
             to = entry.topic or entry.exchange
             name = f"{entry.source} to {to} by {entry.routing_key!r}"
-            yield Change(Action.CREATE, "binding", name, (), entry)
+            yield PlannedChange(Action.CREATE, "binding", name, (), entry)
 
 
 def binding_key(one: BindingEntry) -> tuple[str, ...]:
@@ -174,7 +186,7 @@ def binding_key(one: BindingEntry) -> tuple[str, ...]:
     return one.source, one.topic, one.exchange, one.routing_key, arguments
 
 
-def _users(there: Document, wanted: Document) -> Iterator[Change]:
+def _users(there: Document, wanted: Document) -> Iterator[PlannedChange]:
     known = {one.name: one for one in there.users}
     # Administrators first: the first user of a node is one, whatever is said of it.
     for entry in sorted(wanted.users, key=lambda one: not one.administrator):
@@ -185,12 +197,12 @@ def _users(there: Document, wanted: Document) -> Iterator[Change]:
             yield from _key(key, keys.get(key.key_id), entry.name)
 
 
-def _user(entry: UserEntry, there: UserEntry | None) -> Iterator[Change]:
+def _user(entry: UserEntry, there: UserEntry | None) -> Iterator[PlannedChange]:
     if there is None:
         if entry.scram:
-            yield Change(Action.CREATE, "user", entry.name, (), entry)
+            yield PlannedChange(Action.CREATE, "user", entry.name, (), entry)
         elif not entry.keys:
-            yield Change(Action.CONFLICT, "user", entry.name, (_NO_SECRET,))
+            yield PlannedChange(Action.CONFLICT, "user", entry.name, (_NO_SECRET,))
         return
     details = []
     if "administrator" in entry.model_fields_set and entry.administrator != there.administrator:
@@ -198,37 +210,37 @@ def _user(entry: UserEntry, there: UserEntry | None) -> Iterator[Change]:
     if entry.scram and sorted(entry.scram) != sorted(there.scram):
         details.append("another password")
     if details:
-        yield Change(Action.ALTER, "user", entry.name, tuple(details), entry)
+        yield PlannedChange(Action.ALTER, "user", entry.name, tuple(details), entry)
 
 
-def _key(entry: KeyEntry, there: KeyEntry | None, user: str) -> Iterator[Change]:
+def _key(entry: KeyEntry, there: KeyEntry | None, user: str) -> Iterator[PlannedChange]:
     if there is not None:
         return
     if entry.secret:
-        yield Change(Action.CREATE, "key", entry.key_id, (f"of {user}",), entry, user)
+        yield PlannedChange(Action.CREATE, "key", entry.key_id, (f"of {user}",), entry, user)
     else:
-        yield Change(Action.CONFLICT, "key", entry.key_id, (f"of {user}", _NO_SECRET))
+        yield PlannedChange(Action.CONFLICT, "key", entry.key_id, (f"of {user}", _NO_SECRET))
 
 
-def _rules(there: Document, wanted: Document) -> Iterator[Change]:
+def _rules(there: Document, wanted: Document) -> Iterator[PlannedChange]:
     known = {rule.model_dump_json() for rule in there.auth.rules}
     for entry in wanted.auth.rules:
         if entry.model_dump_json() not in known:
             who = "everybody" if entry.principal == "*" else entry.principal
             name = f"{entry.effect} {entry.operation} {entry.resource} {entry.name} to {who}"
-            yield Change(Action.CREATE, "rule", " ".join(name.split()), (), entry)
+            yield PlannedChange(Action.CREATE, "rule", " ".join(name.split()), (), entry)
 
 
-def _deletions(there: Document, wanted: Document) -> Iterator[Change]:
+def _deletions(there: Document, wanted: Document) -> Iterator[PlannedChange]:
     """Yield the deletions of what is there; a queue's topic goes with the queue."""
     queues = {one.name: one for one in there.queues}
     for name in wanted.delete.queues:
         if name in queues:
-            yield Change(Action.DELETE, "queue", name)
+            yield PlannedChange(Action.DELETE, "queue", name)
     gone = {name for name in wanted.delete.queues if name in queues and queues[name].owns_topic}
     for kind, names, known in (
         ("exchange", wanted.delete.exchanges, {one.name for one in there.exchanges}),
         ("topic", wanted.delete.topics, {one.name for one in there.topics} - gone),
         ("user", wanted.delete.users, {one.name for one in there.users}),
     ):
-        yield from (Change(Action.DELETE, kind, name) for name in names if name in known)
+        yield from (PlannedChange(Action.DELETE, kind, name) for name in names if name in known)

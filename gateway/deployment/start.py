@@ -1,11 +1,11 @@
-"""What the config file declares: enforced at a start, and compared with the node later."""
+"""Declarations of the config file: enforced at a start, and compared with the node later."""
 
 import structlog
 
 from gateway.deployment.carry_out import carry_out
 from gateway.deployment.current import current
 from gateway.deployment.document import Document, document_of
-from gateway.deployment.plan import Action, Change, plan
+from gateway.deployment.plan import Action, PlannedChange, plan
 from gateway.kernel import Kernel
 from gateway.model import DEFAULT_NAMESPACE
 
@@ -13,7 +13,7 @@ log = structlog.get_logger()
 
 
 async def enforce(kernel: Kernel) -> None:
-    """Change what the config declares with ``enforce`` and the node has otherwise.
+    """PlannedChange what the config declares with ``enforce`` and the node has otherwise.
 
     What cannot be changed is logged, and the node starts: drift is no reason to be away.
     """
@@ -34,7 +34,7 @@ async def enforce(kernel: Kernel) -> None:
             log.info("declared and enforced", action=change.action.value, **fields)
 
 
-def drift(kernel: Kernel) -> list[Change]:
+def drift(kernel: Kernel) -> list[PlannedChange]:
     """Return where the node differs from what its config file declares."""
     wanted = document_of(kernel.settings)
     if wanted == Document():

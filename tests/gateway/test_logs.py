@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from gateway import logs
-from gateway.config.settings import LogConfig
+from gateway.config.log import LogConfig
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from gateway.auth.audit import Audit, shown
 from gateway.auth.ports import Principal
 from gateway.clock import ManualClock
-from gateway.config.settings import LogConfig
+from gateway.config.log import LogConfig
 from gateway.errors import TopicNotFound
 
 ADA = Principal("ada", "kafka", "10.0.0.7")
