@@ -23,6 +23,7 @@ KERNEL_TOPICS: Final = frozenset(
         "__compaction",
         "__cursors",
         "__delays",
+        "__exchange_delays",
         "__groups",
         "__partition_transactions",
         "__producers",

@@ -52,7 +52,7 @@ from gateway.model import PartitionIdentity
 from gateway.placement import Placement, SingleNode
 from gateway.private_files import make_data_dir
 from gateway.producers import ProducerStates, open_producers
-from gateway.queues.starting import start_queues
+from gateway.queues.starting import start_queues, start_routing
 from gateway.quotas.start import start_quotas
 from gateway.registry import adapter_class, storage_class
 from gateway.reloading import Access, Reloading
@@ -264,7 +264,7 @@ class _Node:
         publisher = await start_exchanges(
             metadata, topics, broker, queues.coalescer, queues.transfers, clock, settings, stack
         )
-        queues.dead_letters.routes = publisher
+        await start_routing(queues, topics, broker, publisher, stack)
         ArchiveHolds(broker, topics, cursors).start()
         await self._start_cleaning(broker, topics, clock, stack)
         scrub = Scrub(topics, broker, getattr(settings.storage.options, "scrub_bytes_per_s", 0))

@@ -129,13 +129,14 @@ def _message_routes(state: AdminState) -> list[Path]:
             None if body.key is None else body.key.encode(),
         )
         topics: list[str] = []
+        waits = bool(kernel.exchanges.route(name, publication.routed).delayed)
 
         def start(on_done: Any) -> None:  # noqa: ANN401 - see ``await_done``
             found = kernel.publisher.publish(name, publication, on_done)
             topics.extend(topic.name.name for topic in found)
 
         await await_done(start)
-        return JSONResponse({"routed": bool(topics), "topics": topics})
+        return JSONResponse({"routed": waits or bool(topics), "topics": topics})
 
     return [
         Path("/exchanges/{exchange}/route", route, methods=["POST"]),

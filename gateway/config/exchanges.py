@@ -46,7 +46,8 @@ class DeclaredExchange(FrozenConfig):
     type: str = Field(
         default="direct",
         description="`direct`, `fanout`, `topic`, `headers`, `x-consistent-hash`, "
-        "`x-modulus-hash`, `x-random`, `x-local-random` or `x-recent-history`.",
+        "`x-modulus-hash`, `x-random`, `x-local-random`, `x-recent-history` or "
+        "`x-delayed-message`.",
     )
     alternate: str = Field(
         default="",

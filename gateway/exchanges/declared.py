@@ -16,7 +16,7 @@ from gateway.config.exchanges import DeclaredBinding, DeclaredExchange
 from gateway.errors import GatewayError
 from gateway.exchanges.manager import Exchanges
 from gateway.exchanges.model import ExchangeName
-from gateway.exchanges.standard import STANDARD, check_served
+from gateway.exchanges.standard import STANDARD
 from gateway.model import DEFAULT_NAMESPACE
 
 
@@ -52,7 +52,7 @@ def check_declared(
     for declared in wanted:
         arguments = arguments_of(declared)
         try:
-            kind = check_served(check_exchange(declared.type, arguments))
+            kind = check_exchange(declared.type, arguments)
         except GatewayError as error:
             raise _refused(f"exchanges.{declared.name}", error) from error
         found[declared.name] = Exchange(declared.name, kind, arguments)

@@ -35,7 +35,6 @@ from gateway.exchanges.standard import (
     ExchangeInUse,
     ExchangeNotFound,
     check_new_name,
-    check_served,
     check_text,
     shown,
 )
@@ -141,9 +140,14 @@ class Exchanges:
                 raise PolicyViolation(f"cannot publish to internal exchange {name.name!r}")
         return router.route(name.name, message)
 
-    def follow(self, namespace: str, name: str, message: Message) -> Route:
-        """Return where an exchange leads that a binding leads to, internal ones included."""
-        return self._router(namespace).route(name, message)
+    def follow(
+        self, namespace: str, name: str, message: Message, *, is_due: bool = False
+    ) -> Route:
+        """Return where an exchange leads, an internal one or none, too.
+
+        ``is_due``: the message has waited at this exchange.
+        """
+        return self._router(namespace).route(name, message, is_due=is_due)
 
     # --- changes
 
@@ -164,7 +168,7 @@ class Exchanges:
         """
         check_new_name(name)
         found = arguments or {}
-        kind = check_served(check_exchange(type_name, found))
+        kind = check_exchange(type_name, found)
         text = self._checked_text(found)
         row = ExchangeRow(
             name, kind.value, text, auto_delete, is_internal, self._clock.unix_ms()

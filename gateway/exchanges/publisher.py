@@ -8,9 +8,10 @@ import structlog
 
 from features.routing.model import DEFAULT_EXCHANGE, Binding, Message
 from features.routing.router import Route, TargetSet
+from features.routing.waiting import WAITING_HEADER, WaitingMessage, format_waiting
 from gateway.broker import Broker
 from gateway.clock import Clock
-from gateway.coalescer import Coalescer, TargetGroup
+from gateway.coalescer import Coalescer, Part, TargetGroup
 from gateway.errors import GatewayError, NotLeader, PolicyViolation, StorageUnavailable
 from gateway.exchanges.history import Histories, Publication
 from gateway.exchanges.manager import Exchanges
@@ -63,6 +64,8 @@ class Publisher:
         self._config = exchanges.config
         self._loop = asyncio.get_running_loop()
         self._histories = Histories(exchanges, exchanges.config.history_bytes_max)
+        self.delay_topic: Topic | None = None
+        """Topic in whose delays messages of delayed exchanges wait."""
         self._plans: WeakKeyDictionary[TargetSet, dict[str, _Plan]] = WeakKeyDictionary()
         exchanges.on_bound.append(self._replay)
         exchanges.on_deleted.append(self._histories.forget)
@@ -77,13 +80,18 @@ class Publisher:
         later, once: ``gateway.transfer``.
 
         Return the topics, sorted by name; without one the messages are unroutable and nothing is
-        appended. ``on_done`` runs once, after this has returned, when the append is durable.
+        appended, unless they wait at a delayed exchange. ``on_done`` runs once, after this has
+        returned, when the append is durable.
         Errors, with nothing appended: those of ``Exchanges.route`` and ``Coalescer.add_many``;
         ``PolicyViolation`` above `exchange.targets_max` topics.
         """
         route = self.exchanges.route(exchange, publication.routed)
         plan = self._plan(exchange.namespace, route)
-        self._append(exchange, plan, publication, on_done)
+        waiting = [
+            self._waiting(ExchangeName(exchange.namespace, name), publication, route.delay_ms)
+            for name in route.delayed
+        ]
+        self._append(exchange, plan, publication, on_done, waiting)
         for name in route.remembered:
             self._histories.put(ExchangeName(exchange.namespace, name), publication)
         return plan.topics
@@ -128,10 +136,11 @@ class Publisher:
         plan: _Plan,
         publication: Publication,
         on_done: OnDone,
+        waiting: Sequence[Part] = (),
     ) -> None:
         topics = plan.topics
         if not topics:
-            self._loop.call_soon(on_done, None)
+            self._coalescer.add_many(waiting, on_done)
             return
         self._check_count(topics)
         run = RecordRun(
@@ -141,9 +150,34 @@ class Publisher:
             self._clock.unix_ms(),
         )
         if self._transfers.in_one_log:
-            self._coalescer.add_many([(self._group(plan, run.key), run)], on_done)
-        else:
-            self._append_across(exchange, topics, run, on_done)
+            self._coalescer.add_many([(self._group(plan, run.key), run), *waiting], on_done)
+            return
+        if waiting:  # in this node's log, and not as one with those of other nodes
+            on_done = both_of(on_done)
+            self._coalescer.add_many(waiting, on_done)
+        self._append_across(exchange, topics, run, on_done)
+
+    def _waiting(self, exchange: ExchangeName, publication: Publication, delay_ms: int) -> Part:
+        """Return messages that wait at a delayed exchange as part of an append."""
+        topic = self.delay_topic
+        if topic is None:
+            raise StorageUnavailable("delayed exchanges are being opened")
+        routed = WaitingMessage(exchange.namespace, exchange.name, publication.routed)
+        headers = [*publication.headers, (WAITING_HEADER, format_waiting(routed))]
+        now_unix_ms = self._clock.unix_ms()
+        run = RecordRun(
+            publication.record_key, publication.values, encode_headers(headers), now_unix_ms
+        )
+        run.deliver_at_unix_ms = now_unix_ms + delay_ms
+        return self._broker.partition(topic, self._source(exchange)), run
+
+    def due_topics(self, waiting: WaitingMessage) -> list[Topic]:
+        """Return where a message goes that waited; see ``gateway.queues.due_target``."""
+        namespace, exchange, message = waiting
+        route = self.exchanges.follow(namespace, exchange, message, is_due=True)
+        topics = self._plan(namespace, route).topics
+        self._check_count(topics)
+        return topics
 
     def _check_count(self, topics: Sequence[Topic]) -> None:
         if len(topics) > self._config.targets_max:
@@ -186,6 +220,8 @@ class Publisher:
         """
         count = self._broker.placement.shard_count
         first = shard_of_exchange(exchange.namespace, exchange.name, count)
+        if self._transfers.in_one_log:
+            return first
         opened = self._transfers.open_shards
         for distance in range(count):
             shard = (first + distance) % count
@@ -212,6 +248,18 @@ class Publisher:
                 _log.warning(
                     "recent history not replayed", exchange=binding.source, error=str(error)
                 )
+
+
+def both_of(on_done: OnDone) -> OnDone:
+    """Return a callback for two appends, which calls ``on_done`` after both."""
+    errors: list[StorageUnavailable | None] = []
+
+    def one(error: StorageUnavailable | None) -> None:
+        errors.append(error)
+        if len(errors) > 1:
+            on_done(errors[0] or errors[1])
+
+    return one
 
 
 def _text_or_bytes(value: bytes | None) -> str | bytes | None:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from features.routing.model import DEFAULT_EXCHANGE, Exchange, ExchangeType, InvalidExchange
+from features.routing.model import DEFAULT_EXCHANGE, Exchange, ExchangeType
 from gateway.errors import InvalidRequest, PolicyViolation, RequestError
 from gateway.exchanges.model import ExchangeName
 
@@ -33,13 +33,6 @@ class ExchangeInUse(RequestError):
 
 class BindingNotFound(RequestError):
     """Unknown binding."""
-
-
-def check_served(kind: ExchangeType) -> ExchangeType:
-    """Return a type that this version serves. Error: ``InvalidExchange``."""
-    if kind is ExchangeType.DELAYED:
-        raise InvalidExchange(f"exchanges of type {kind.value} are not served yet")
-    return kind
 
 
 def shown(name: str) -> str:

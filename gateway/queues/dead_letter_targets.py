@@ -14,6 +14,7 @@ from features.dead_letter_history import (
     with_death,
 )
 from features.queue.model import Dead, Order
+from features.routing.waiting import WaitingMessage
 from gateway.errors import StorageUnavailable
 from gateway.model import (
     DLQ_HOPS,
@@ -38,7 +39,12 @@ ID_BYTES_MAX: Final = 128  # of an id that goes along with a message that is too
 
 
 class DeadLetterRoutes(Protocol):
-    """Port of exchanges, as dead letters use them."""
+    """Port of exchanges, as dead letters and due messages use them.
+
+    ``delay_topic``: the topic in whose delays messages of delayed exchanges wait.
+    """
+
+    delay_topic: Topic | None
 
     def dead_letter_topics(
         self, namespace: str, exchange: str, routing_keys: Sequence[str], headers: Headers
@@ -48,6 +54,10 @@ class DeadLetterRoutes(Protocol):
         ``exchange`` may be ``amq.default``, the default exchange. Errors: ``PolicyViolation`` for
         too many topics.
         """
+        ...
+
+    def due_topics(self, waiting: WaitingMessage) -> list[Topic]:
+        """Return the topics of a message that waited at a delayed exchange. Errors: as above."""
         ...
 
 
@@ -229,3 +239,8 @@ def _header(headers: Headers, wanted: str) -> bytes | None:
 def _number(topic: Topic, key: bytes | None, turn: Callable[[], int]) -> int:
     count = len(topic.partition_ids)
     return turn() % count if key is None else partition_for_key(key, count)
+
+
+def partition_of(topic: Topic, key: bytes | None) -> int:
+    """Return the partition of a message with that key; those without one keep their order."""
+    return _number(topic, key, lambda: 0)

@@ -36,10 +36,11 @@ from gateway.queues.dead_letter_targets import (
     TopicTarget,
     reference,
 )
+from gateway.queues.due_target import DueTarget
 from gateway.queues.lanes import OnMoved, QueueContext, QueueLane
 from gateway.queues.message_cache import Unreadable
 from gateway.storage import OnDone
-from gateway.topics.manager import TopicManager
+from gateway.topics.manager import Topic, TopicManager
 from gateway.transfer.payload import Addressed
 
 MOVED_PER_APPEND_MAX: Final = 128
@@ -84,6 +85,8 @@ class DeadLetters:
         self._warned: set[bytes] = set()  # ids of lanes
         self.routes: DeadLetterRoutes | None = None
         """Exchanges, once they are loaded; until then dead letters for them wait."""
+        self.due_topic: Topic | None = None
+        """Topic whose messages are those of delayed exchanges: ``exchange_delays``."""
 
     def move_dead(
         self, lane: QueueLane, dead: Sequence[Dead], on_moved: OnMoved | None = None
@@ -139,6 +142,8 @@ class DeadLetters:
     def _target(self, lane: QueueLane) -> DeadLetterTarget | None:
         """Return where dead messages of a lane go; None: nowhere. Error: ``TopicNotFound``."""
         settings = lane.owner.settings
+        if lane.partition.topic is self.due_topic:
+            return DueTarget(self._context, self.routes)
         if settings.dead_letter_exchange:
             return ExchangeTarget(self._context, self.routes, self._next_turn)
         if not settings.dead_letter_topic:

@@ -112,3 +112,65 @@ def test_a_message_is_in_all_topics_or_in_none_after_kills(
     assert first == second
     assert len(first) == len(set(first)), "a message is there twice"
     assert set(answered) <= set(first)
+
+
+def publish_later(client: AdminClient, numbers: "list[int]", answered: "list[int]") -> None:
+    """Publish numbered messages that wait a while, until the node is gone."""
+    chooser = random.Random(len(numbers))
+    while numbers:
+        number = numbers.pop()
+        body = {
+            "routing_key": "k",
+            "value": str(number),
+            "headers": {"x-delay": chooser.randrange(50, 1_500)},
+        }
+        try:
+            found = client.send("POST", "exchanges", "later", "publish", body=body)
+        except (NodeUnreachable, Refused):
+            return
+        assert found == {"routed": True, "topics": []}
+        answered.append(number)
+
+
+@how_often(3, 20)
+def test_a_delayed_message_is_routed_once_after_kills(tmp_path: Path, kills: int) -> None:
+    chooser = random.Random(7)
+    numbers = list(range(100_000))
+    answered: list[int] = []
+    with Gateway(tmp_path / "data", {"storage.flush": "group"}) as gateway:
+        client = client_of(gateway)
+        arguments = {"x-delayed-type": "fanout"}
+        body = {"name": "later", "type": "x-delayed-message", "arguments": arguments}
+        client.send("POST", "exchanges", body=body)
+        for topic in ("first", "second"):
+            client.send("POST", "topics", body={"name": topic, "partitions": 1})
+            client.send("POST", "bindings", body={"source": "later", "topic": topic})
+        for _ in range(kills):
+            threads = [
+                threading.Thread(
+                    target=publish_later, args=(client_of(gateway), numbers, answered)
+                )
+                for _ in range(PUBLISHERS)
+            ]
+            for thread in threads:
+                thread.start()
+            enough = len(answered) + chooser.randrange(40, 160)
+            wait_until(
+                lambda: len(answered) >= enough,  # noqa: B023 - it ends in this round
+                within_s=60,
+                what=f"{enough} answers",
+            )
+            gateway.kill()
+            for thread in threads:
+                thread.join()
+            gateway.restart()
+        wait_until(
+            lambda: set(answered) <= set(values_of(gateway, "first")),
+            within_s=60,
+            what="all delayed messages",
+        )
+        first, second = values_of(gateway, "first"), values_of(gateway, "second")
+
+    assert sorted(first) == sorted(second)
+    assert len(first) == len(set(first)), "a message is there twice"
+    assert set(answered) <= set(first)
