@@ -21,6 +21,19 @@ def count(messages: OpenMessages, unread: UnreadRanges, end_offset: int) -> Coun
     return Counts(max(ready_count, 0), messages.in_flight_count, delayed_count)
 
 
+def ready(messages: OpenMessages, unread: UnreadRanges, count: int) -> list[int]:
+    """Return up to ``count`` ready messages: requeued ones, then new ones, the lowest first."""
+    found = messages.key_queues.returned(count)
+    for unread_range in unread:
+        left = count - len(found)
+        if left <= 0:
+            break
+        if unread_range.due_unix_ms == NO_TIME:
+            first, last = unread_range.first, unread_range.last
+            found += range(first, min(last + 1, first + left))
+    return found
+
+
 def browse(
     items: Mapping[int, Open], unread: UnreadRanges, start_offset: int, count: int
 ) -> list[tuple[int, str]]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from features.fairness import Fairness
 from features.queue import journal
 from features.queue.acking import Acking, Ids
-from features.queue.browsing import State, browse, browse_there, count
+from features.queue.browsing import State, browse, browse_there, count, ready
 from features.queue.contiguous import next_range, take_contiguous
 from features.queue.delivery import LaneDelivery
 from features.queue.extending import extend, take_late
@@ -308,10 +308,7 @@ class Lane:
         self._acking.put_back(ids, self._now_unix_ms)
 
     def end_holder(self, holder: int, now: int, *, counts_attempt: bool = True) -> Effects:
-        """Requeue all messages of a holder, whose connection has ended.
-
-        Written only where the attempt does not count: a load ends all holders anyway.
-        """
+        """Requeue all messages of a holder, whose connection has ended."""
         self._now_unix_ms = now
         requeueing = self._requeueing()
         requeueing.end_holder(holder, counts_attempt=counts_attempt)
@@ -350,14 +347,11 @@ class Lane:
         return Effects(journal.encode_move(journal.KIND_SEEK, offset))
 
     def browse(self, start_offset: int, messages_max: int) -> list[State]:
-        """Return the state of each of so many offsets: ready, in_flight, delayed or done.
-
-        Offsets not fed yet are ready: the caller knows the partition's end.
-        """
+        """Return states of so many offsets: ready (or not fed), in_flight, delayed or done."""
         return browse(self._open.items, self._unread, start_offset, messages_max)
 
     def browse_there(self, start_offset: int, end_offset: int, most: int) -> list[State]:
-        """Return states as ``browse``, of the first ``most`` that are not done, however far."""
+        """Return states as ``browse``, of the first ``most`` that are not done."""
         return browse_there(self._open.items, self._unread, start_offset, end_offset, most)
 
     def is_done(self, first: int, last: int) -> bool:
@@ -368,6 +362,10 @@ class Lane:
     def returned(self, count: int) -> list[int]:
         """Return the requeued messages that ``take`` hands out next, key by key."""
         return self._open.key_queues.returned(count)
+
+    def ready(self, count: int) -> list[int]:
+        """Return the first ready messages: requeued ones, then new ones, the lowest first."""
+        return ready(self._open, self._unread, count)
 
     def counts(self, end_offset: int) -> Counts:
         """Return the messages by state in a partition that ends at ``end_offset``. O(1).

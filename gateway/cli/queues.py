@@ -37,7 +37,7 @@ Settings = Annotated[
         metavar="SETTING=VALUE",
         help="order (none, key: one of a key at a time, fair: quiet keys first), lease_ms, "
         "delay_ms, retention_ms, attempts_max, dead_letter_topic, dead_letter_exchange, "
-        "dead_letter_routing_key, in_flight_max, single_active.",
+        "dead_letter_routing_key, in_flight_max, length_max, single_active.",
     ),
 ]
 

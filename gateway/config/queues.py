@@ -136,7 +136,13 @@ class DeclaredQueue(FrozenConfig):
         le=1_000_000,
         description="Messages of a partition in flight at a time.",
     )
+    length_max: int = Field(
+        default=0,
+        ge=0,
+        description="Ready messages of the queue; above it the oldest are dead letters. 0 for no "
+        "limit.",
+    )
     single_active: bool = Field(
         default=False,
-        description="Of all registered consumers one gets messages, until it leaves.",
+        description="Deliver to one registered consumer at a time, until it leaves.",
     )

@@ -153,6 +153,10 @@ class LaneOwner(Protocol):
         """Serve waiting receives: there may be new messages."""
         ...
 
+    def check_length(self) -> None:
+        """Drop the oldest messages, soon, if there are too many."""
+        ...
+
 
 class QueueLane:
     """One partition of a queue. Effects of the lane's calls go through ``done``."""
@@ -287,6 +291,8 @@ class QueueLane:
         if self.is_open:
             if effects.wake:
                 self.owner.wake(self)
+            if self.owner.settings.length_max:
+                self.owner.check_length()
             self._context.arm(self)
             self._context.touched.add(self)
 

@@ -38,8 +38,12 @@ class QueueSettings(FrozenConfig):
         default=None, max_length=255, description="For the exchange; none: that of the message."
     )
     in_flight_max: int = Field(default=120_000, ge=1, le=1_000_000)
+    length_max: int = Field(
+        default=0, ge=0, description="Ready messages; above it the oldest go. 0 for any number."
+    )
     single_active: bool = Field(
-        default=False, description="Of all consumers one gets messages, until it leaves."
+        default=False,
+        description="Deliver to one registered consumer at a time, until it leaves.",
     )
 
     @property

@@ -14,6 +14,7 @@ from gateway.queues.browsing import Browsed, browse, get_record
 from gateway.queues.consumers import CancelReason, Consumers
 from gateway.queues.delivered_ranges import DeliveredRange, deliveries_of
 from gateway.queues.lanes import QueueContext, QueueLane, policy_of
+from gateway.queues.length_limit import LengthLimit
 from gateway.queues.model import Delivery, DeliveryId, EarlierDelay, Outcome, QueueRow
 from gateway.queues.pending_receives import OnRanges, PendingReceive, PendingReceives
 from gateway.queues.purge_offsets import PURGED, PurgeGate, parse_purged
@@ -25,7 +26,6 @@ from gateway.storage import OnDone
 from gateway.topics.manager import Topic
 
 BROWSED_MAX: Final = 1_000  # of one call
-
 OnDeliveries = Callable[[list[Delivery]], None]
 
 
@@ -46,6 +46,7 @@ class Queue:
         self._settler = Settler(context, self._receivers.freed)
         self.consumers = Consumers(context, pending_receives, self._receivers, self._settler)
         """Registered consumers: ``consumers.subscribe``."""
+        self._length_limit = LengthLimit(context, self._receivers)
         self._turn = 0
         self.purged_ends = parse_purged(row.attributes)
         """End offset of the last purge, by number of the partition."""
@@ -100,9 +101,8 @@ class Queue:
     @property
     def protocol(self) -> str:
         """Protocol that keeps attributes with the queue; empty when none does."""
-        return next(
-            (name.partition(".")[0] for name in self.row.attributes if name != PURGED), ""
-        )
+        names = (name for name in self.row.attributes if name != PURGED)
+        return next(names, "").partition(".")[0]
 
     @property
     def policy(self) -> Policy:
@@ -124,8 +124,6 @@ class Queue:
         self._turn = (self._turn + 1) % len(lanes)
         return lanes[self._turn].partition
 
-    # --- receiving
-
     def receive(  # noqa: PLR0913 - by keyword
         self,
         messages_max: int,
@@ -140,10 +138,10 @@ class Queue:
         """Hand out up to ``messages_max`` messages, at least one whatever ``bytes_max`` says.
 
         ``on_done`` runs once: before this returns (then it returns None), or when there is
-        something, or with an empty list when ``wait_ms`` are over. Waiting receives are served in
-        order of arrival. ``on_failed`` runs instead, or after ``on_done`` has raised, when an
-        internal error prevents an answer. The messages are leased for ``lease_ms`` (by default
-        the queue's), or until its ``holder`` ends. Error: ``Overloaded`` when too many wait.
+        something, or with an empty list when ``wait_ms`` are over; in order of arrival.
+        ``on_failed`` runs instead, or after ``on_done`` has raised, when an internal error prevents
+        an answer. The messages are leased for ``lease_ms`` (by default the queue's), or until the
+        ``holder`` ends. Error: ``Overloaded`` when too many wait.
         """
         return self.receive_ranges(
             messages_max,
@@ -207,8 +205,6 @@ class Queue:
         for lane in self.lanes:
             lane.done(lane.lane.end_holder(holder, now, counts_attempt=counts_attempt))
 
-    # --- settling
-
     def settle(
         self,
         items: Sequence[tuple[DeliveryId, Outcome]],
@@ -267,17 +263,19 @@ class Queue:
         """
         self._settler.extend(items, on_done, latest_only=latest_only)
 
-    def purge(self, on_done: OnDone) -> None:
-        """Drop all current messages, in flight or not; ``on_done`` once durable.
+    def purge(self, on_done: OnDone, *, ready_only: bool = False) -> None:
+        """Drop all current messages; ``on_done`` once durable. Error: as ``check_here``.
 
-        Error: ``NotLeader``, see ``check_here``.
+        ``ready_only``: those in flight stay; delayed ones go.
         """
         if self.is_away:
             self.check_here()
         gate = PurgeGate(len(self.lanes), on_done)
-        self.purged_ends = tuple(lane.partition.stable_end for lane in self.lanes)
+        if not ready_only:
+            self.purged_ends = tuple(lane.partition.stable_end for lane in self.lanes)
         for lane in self.lanes:
-            lane.done(lane.lane.purge(lane.partition.stable_end), gate.one)
+            purge = lane.lane.expire_before if ready_only else lane.lane.purge
+            lane.done(purge(lane.partition.stable_end), gate.one)
             lane.feed_more()
         if not self.lanes:
             self._context.loop.call_soon(on_done, None)
@@ -310,8 +308,6 @@ class Queue:
         """Return a message by partition and offset, whatever its state, or None."""
         lane = self._settler.lanes.get(number)
         return None if lane is None else await get_record(self._context, lane, offset)
-
-    # --- for the manager, and for lanes
 
     def new_lane(self, partition: Partition, next_offset: int) -> QueueLane:
         """Return a new lane that begins at an offset, not fed yet."""
@@ -351,6 +347,10 @@ class Queue:
         if not self.is_gone:
             self._receivers.wake(lane)
 
+    def check_length(self) -> None:
+        """See ``gateway.queues.lanes.LaneOwner``."""
+        self._length_limit.check_soon()
+
     def set_row(self, row: QueueRow) -> None:
         """Apply a changed row."""
         self.row = row
@@ -358,6 +358,7 @@ class Queue:
         self.renew_policy()
         for lane in self.lanes:
             self._receivers.wake(lane)  # more may be in flight than before
+        self.check_length()
 
     def renew_policy(self) -> None:
         """Apply changed settings, or a created or deleted dead-letter topic."""

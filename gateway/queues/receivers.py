@@ -79,8 +79,8 @@ class Receivers:
         self._sifter = DeliveryFilter(context)
         self._waiting: OrderedDict[PendingReceive, None] = OrderedDict()
         self._active: OrderedDict[QueueLane, None] = OrderedDict()  # may have something
-        self._is_scheduled = False
-        self._is_closed = False
+        self.is_scheduled = False
+        self.is_closed = False
         self._is_looking = False  # somebody found no more than dead ones yet, and comes again
         self._met_dead_count = 0
         self._was_full = False  # then who waits is to be looked at when something is settled
@@ -103,7 +103,7 @@ class Receivers:
         if receiver.is_done:
             return None
         if found is not Found.SOMETHING and (
-            self._is_closed or (receiver.is_polling and not self._is_looking)
+            self.is_closed or (receiver.is_polling and not self._is_looking)
         ):
             receiver.finish([])
             return None
@@ -135,13 +135,13 @@ class Receivers:
 
     def schedule(self) -> None:
         """Serve waiting receives in the loop's next turn."""
-        if not self._is_scheduled and not self._is_closed:
-            self._is_scheduled = True
+        if not self.is_scheduled and not self.is_closed:
+            self.is_scheduled = True
             self._context.loop.call_soon(self._serve_turn)
 
     def close(self) -> None:
         """Answer all waiting receives and stop."""
-        self._is_closed = True
+        self.is_closed = True
         self._active.clear()
         for receiver in list(self._waiting):
             self.leave(receiver)
@@ -149,14 +149,14 @@ class Receivers:
 
     def reopen(self) -> None:
         """Serve again, after all partitions of the queue have come back."""
-        self._is_closed = False
+        self.is_closed = False
         self._active = OrderedDict.fromkeys(self.lanes)
 
     # --- serving
 
     def _serve_turn(self) -> None:
-        self._is_scheduled = False
-        if self._is_closed:
+        self.is_scheduled = False
+        if self.is_closed:
             return
         if self.dealer is not None:
             self.dealer.deal()
@@ -167,7 +167,7 @@ class Receivers:
         """Serve up to ``count`` of the receives that wait; return what the last one found."""
         waiting = self._waiting
         found = Found.SOMETHING
-        while waiting and count and found is Found.SOMETHING and not self._is_closed:
+        while waiting and count and found is Found.SOMETHING and not self.is_closed:
             count -= 1
             was_looking = self._is_looking
             receiver, _ = waiting.popitem(last=False)
@@ -316,14 +316,14 @@ class Receivers:
             self._sifter.release_taken(parts)
             raise
         else:
-            if receiver.is_done or self._is_closed:
+            if receiver.is_done or self.is_closed:
                 self._sifter.release_taken(parts)
             else:
                 delivered = self._filter(receiver, found_parts)
         if (
             delivered
             or receiver.is_done
-            or self._is_closed
+            or self.is_closed
             or not self._pending_receives.has(receiver)
         ):
             self._pending_receives.end(receiver)

@@ -1,0 +1,78 @@
+"""Length limit of a queue: its oldest ready messages go when there are too many.
+
+They are moved to the dead letters with the reason ``maxlen``, or dropped where there are none.
+Messages in flight do not count. Consumers and waiting receives are served before: a message that
+somebody can take is not dropped for those behind it.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.queues.lanes import QueueContext, QueueLane
+from gateway.queues.receivers import Receivers
+
+MAXLEN: Final = "maxlen"  # the reason of the dead letters
+DROPPED_PER_TURN: Final = 1_000
+
+
+class LengthLimit:
+    """Length limit of one queue. Costs nothing while the queue has none."""
+
+    def __init__(self, context: QueueContext, receivers: Receivers) -> None:
+        self._context = context
+        self._receivers = receivers
+        self._is_scheduled = False
+
+    def check_soon(self) -> None:
+        """Look at the length when receivers have been served."""
+        if self._receivers.settings.length_max and not self._is_scheduled:
+            self._is_scheduled = True
+            self._context.loop.call_soon(self._check)
+
+    def _check(self) -> None:
+        self._is_scheduled = False
+        if self._receivers.is_closed:
+            return
+        if self._receivers.is_scheduled or self._drop():
+            self.check_soon()
+
+    def _drop(self) -> bool:
+        """Drop what is too much; return whether there may be more."""
+        length_max = self._receivers.settings.length_max
+        lanes = self._receivers.lanes
+        counts = [lane.lane.counts(lane.partition.stable_end).ready for lane in lanes]
+        excess = sum(counts) - length_max
+        if excess <= 0 or not length_max:
+            return False
+        wanted = min(excess, DROPPED_PER_TURN)
+        dropped_count = 0
+        kept_max = level(counts, length_max)
+        for count, lane in zip(counts, lanes, strict=True):
+            much = min(count - kept_max, wanted - dropped_count)
+            if much > 0:
+                dropped_count += self._drop_of(lane, much)
+        return 0 < dropped_count < excess
+
+    def _drop_of(self, lane: QueueLane, count: int) -> int:
+        now = self._context.clock.steady_unix_ms()
+        effects = lane.lane.reject_ready(lane.lane.ready(count), reason=MAXLEN, now=now)
+        dropped_count = len(effects.dead)
+        lane.done(effects)
+        lane.feed_more()
+        return dropped_count
+
+
+def level(counts: Sequence[int], total_max: int) -> int:
+    """Return the most that each of several may keep so that all together keep the total.
+
+    >>> level([20, 20], 10), level([1, 50, 50], 10), level([3, 4], 10)
+    (5, 4, 4)
+    """
+    left, open_count = total_max, len(counts)
+    for count in sorted(counts):
+        share = left // open_count
+        if count > share:
+            return share
+        left -= count
+        open_count -= 1
+    return max(counts, default=0)
