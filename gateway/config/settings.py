@@ -268,6 +268,18 @@ class GroupsConfig(FrozenConfig):
         le=60_000,
         description="Milliseconds between two heartbeats of a member of such a group.",
     )
+    consumer_names_max: int = Field(
+        default=20_000,
+        ge=1,
+        le=200_000,
+        description="Topic names in the different subscriptions of the members of such a group.",
+    )
+    consumer_patterns_max: int = Field(
+        default=32,
+        ge=0,
+        le=1_000,
+        description="Different patterns of topic names that the members of such a group have.",
+    )
     offset_metadata_bytes_max: int = Field(
         default=4_096,
         ge=0,

@@ -30,7 +30,7 @@ from gateway.errors import (
 )
 from gateway.groups.consumer.group import ConsumerGroup
 from gateway.groups.consumer.manager import ConsumerGroups, OnAnswered
-from gateway.groups.consumer.model import JOIN_EPOCH, Heartbeat
+from gateway.groups.consumer.model import JOIN_EPOCH, NO_PARTITIONS, Heartbeat, Partitions
 from gateway.groups.cursors import CursorManager
 from gateway.groups.directory import GroupDirectory, check_name
 from gateway.groups.expiry import OffsetExpiry
@@ -315,6 +315,11 @@ class GroupManager(GroupDirectory):
         else:
             member = group.check_member(member_id, instance_id, generation)
             member.deadline_ms = self._clock.monotonic_ms() + member.session_timeout_ms
+
+    def held_since(self, name: GroupName, member_id: str, epoch: int) -> Partitions:
+        """Return the partitions for which a member of KIP-848 may commit by an older epoch."""
+        group = self.consumer_groups.by_name.get(name)
+        return NO_PARTITIONS if group is None else group.held_since(member_id, epoch)
 
     # --- administration
 

@@ -33,7 +33,6 @@ from gateway.groups.consumer.model import (
     Heartbeat,
     HeartbeatResult,
 )
-from gateway.groups.consumer.subscriptions import NAMES_MAX
 from gateway.model import NAME_CHARS_MAX
 
 API_KEY: Final = 68
@@ -115,8 +114,9 @@ def _check_topics(request: ConsumerGroupHeartbeatRequest, session: Session) -> N
     Errors: ``GroupFull`` for too many, ``InvalidRequest`` for one that no topic can have,
     ``Unauthorized`` for one that the session may not describe.
     """
-    if len(request.names or ()) > NAMES_MAX:
-        raise GroupFull(f"a member subscribes to at most {NAMES_MAX} names")
+    names_max = session.node.settings.groups.consumer_names_max
+    if len(request.names or ()) > names_max:
+        raise GroupFull(f"a member subscribes to at most {names_max} names")
     for name in request.names or ():
         if len(name) > NAME_CHARS_MAX:
             raise InvalidRequest(f"a topic name has at most {NAME_CHARS_MAX} characters")

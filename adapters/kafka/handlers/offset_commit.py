@@ -16,7 +16,7 @@ meanwhile, so that commits share a sync.
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.codec import TopicRef
@@ -39,11 +39,13 @@ from gateway.errors import (
     GatewayError,
     GroupNotFound,
     MetadataTooLarge,
+    StaleMemberEpoch,
     TopicNotFound,
     as_value,
 )
 from gateway.futures import set_result_if_pending
 from gateway.groups.consumer.group import ConsumerGroup
+from gateway.groups.consumer.model import Partitions
 from gateway.groups.cursors import NO_EXPIRY, Commit
 from gateway.topics.manager import Topic
 
@@ -63,7 +65,7 @@ decode = decode_offset_commit_request
 def handle(request: OffsetCommitRequest, session: Session, version: int, reply: Reply) -> None:
     """Store offsets of a group; an error of the group is returned for every partition."""
     try:
-        expires_unix_ms = _check(request, session, version)
+        check = _check(request, session, version)
     except GatewayError as error:
         reply(_refused(request, version, as_value(error)))
         return
@@ -75,7 +77,7 @@ def handle(request: OffsetCommitRequest, session: Session, version: int, reply: 
         else:
             reply(_refused(request, version, error))
 
-    _commit(request, request.topics, session, expires_unix_ms, answers, done)
+    _commit(request, request.topics, session, check, answers, done)
 
 
 async def handle_large(
@@ -87,7 +89,7 @@ async def handle_large(
     failure: GatewayError | None = None
     parts: list[tuple[Answers, asyncio.Future[GatewayError | None]]] = []
     try:
-        expires_unix_ms = _check(request, session, version)
+        check = _check(request, session, version)
     except GatewayError as error:
         failure = as_value(error)
     else:
@@ -99,7 +101,7 @@ async def handle_large(
                 request,
                 topics,
                 session,
-                expires_unix_ms,
+                check,
                 answers,
                 partial(set_result_if_pending, kept),
             )
@@ -117,8 +119,19 @@ def _encode_parts(version: int, topics: Topics, done: Sequence[Answers]) -> byte
     return encode_offset_commit_response(version, join_slices(topics, done))
 
 
-def _check(request: OffsetCommitRequest, session: Session, version: int) -> int:
-    """Return the expiry time of the offsets. Errors: those of a member that may not commit."""
+class _Check(NamedTuple):
+    """Expiry time of the offsets, and the partitions that may be committed; None for any."""
+
+    expires_unix_ms: int
+    partitions: Partitions | None
+
+
+def _check(request: OffsetCommitRequest, session: Session, version: int) -> _Check:
+    """Return what may be committed. Errors: those of a member that may not commit.
+
+    A member of KIP-848 that has not heard of its new epoch yet may commit for the partitions that
+    it has had since.
+    """
     node = session.node
     check_group(session, Operation.READ, request.group_id)
     name = group_name(session, request.group_id)
@@ -126,29 +139,36 @@ def _check(request: OffsetCommitRequest, session: Session, version: int) -> int:
     if is_member and isinstance(node.groups.find(name), ConsumerGroup):
         msg = "a member of a group of the new protocol commits by version 9 or above"
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, msg)
-    node.groups.check_commit(
-        name,
-        request.member_id,
-        request.instance_id,
-        request.generation,
-    )
+    partitions = None
+    try:
+        node.groups.check_commit(
+            name,
+            request.member_id,
+            request.instance_id,
+            request.generation,
+        )
+    except StaleMemberEpoch:
+        partitions = node.groups.held_since(name, request.member_id, request.generation)
+        if not partitions:
+            raise
     if request.retention_ms < 0:
-        return NO_EXPIRY
-    return node.clock.unix_ms() + min(request.retention_ms, _RETENTION_MS_MAX)
+        return _Check(NO_EXPIRY, partitions)
+    expires_unix_ms = node.clock.unix_ms() + min(request.retention_ms, _RETENTION_MS_MAX)
+    return _Check(expires_unix_ms, partitions)
 
 
 def _commit(  # noqa: PLR0917 - a part of a request
     request: OffsetCommitRequest,
     topics: Topics,
     session: Session,
-    expires_unix_ms: int,
+    check: _Check,
     answers: Answers,
     done: Callable[[GatewayError | None], None],
 ) -> None:
     """Store the offsets of some topics together; ``answers`` receives a code for each."""
     commits: list[Commit] = []
     for ref, partitions in topics:
-        answers.append((ref, _take(session, ref, partitions, expires_unix_ms, commits)))
+        answers.append((ref, _take(session, ref, partitions, check, commits)))
     if not commits:
         done(None)
         return
@@ -162,7 +182,7 @@ def _take(
     session: Session,
     ref: TopicRef,
     partitions: Sequence[CommittedPartition],
-    expires_unix_ms: int,
+    check: _Check,
     commits: list[Commit],
 ) -> list[tuple[int, int]]:
     """Add the valid offsets to ``commits``; return (number, error code) of each partition."""
@@ -175,7 +195,7 @@ def _take(
     for partition in partitions:
         code = ErrorCode.NONE
         try:
-            commits.append(_to_commit(session, topic, partition, expires_unix_ms))
+            commits.append(_to_commit(session, topic, partition, check))
         except GatewayError as error:
             code = code_of(error)
         answers.append((partition.number, int(code)))
@@ -183,15 +203,17 @@ def _take(
 
 
 def _to_commit(
-    session: Session, topic: Topic, partition: CommittedPartition, expires_unix_ms: int
+    session: Session, topic: Topic, partition: CommittedPartition, check: _Check
 ) -> Commit:
     number, offset, leader_epoch, metadata = partition
     if not 0 <= number < len(topic.partition_ids):
         raise TopicNotFound(f"{topic.name.name} has no partition {number}")
+    if check.partitions is not None and (topic.uuid, number) not in check.partitions:
+        raise StaleMemberEpoch("a member has had the partition for a shorter time")
     metadata = metadata or ""
     if len(metadata.encode()) > session.node.cursors.metadata_bytes_max:
         raise MetadataTooLarge(f"at most {session.node.cursors.metadata_bytes_max} bytes")
-    return Commit(topic.uuid, number, offset, leader_epoch, metadata, expires_unix_ms)
+    return Commit(topic.uuid, number, offset, leader_epoch, metadata, check.expires_unix_ms)
 
 
 def _refused(request: OffsetCommitRequest, version: int, error: GatewayError) -> bytes:

@@ -6,7 +6,7 @@ targets when ``needs_assignment``. ``take_changes`` says what is to be stored.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -21,10 +21,13 @@ from gateway.groups.consumer.model import (
     Heartbeat,
     HeartbeatResult,
     MemberState,
+    Partitions,
     Subscriber,
+    SubscriptionLimits,
     Targets,
     TopicSource,
 )
+from gateway.groups.consumer.patterns import PatternWork
 from gateway.groups.consumer.reconciliation import ReconciliationStep, next_step
 from gateway.groups.consumer.subscriptions import Subscriptions
 from gateway.groups.model import CONSUMER_PROTOCOL, GroupName, GroupState
@@ -64,7 +67,14 @@ class ConsumerGroup:
 
     protocol_type: Final = CONSUMER_PROTOCOL
 
-    def __init__(self, name: GroupName, *, size_max: int, session_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        name: GroupName,
+        *,
+        size_max: int,
+        session_timeout_ms: int,
+        limits: SubscriptionLimits,
+    ) -> None:
         self.name = name
         self.size_max = size_max
         self.session_timeout_ms = session_timeout_ms
@@ -76,7 +86,7 @@ class ConsumerGroup:
         self.is_assigning = False  # an assignor runs elsewhere
         self._members = Membership(name.name)
         self.by_id = self._members.by_id
-        self._subscriptions = Subscriptions(self.by_id)
+        self._subscriptions = Subscriptions(self.by_id, limits)
         self._has_group = False
         self._is_bumped = False  # the epoch grows once a heartbeat, whatever it changes
         self._has_resubscribed = False
@@ -144,7 +154,7 @@ class ConsumerGroup:
         self._has_resubscribed = self._take_subscription(member, beat)
         if has_new_fields or self._has_resubscribed:
             self._members.note_change(member)
-        self._refresh(topics, beat)
+        self._refresh(topics, beat.can_see)
         member.deadline_ms = now_ms + self.session_timeout_ms
         return member
 
@@ -197,6 +207,40 @@ class ConsumerGroup:
             raise UnknownMember(f"no member {member_id[:80]!r}")
         if epoch != member.epoch:
             raise StaleMemberEpoch(f"member epoch {epoch}, now {member.epoch}")
+
+    def held_since(self, member_id: str, epoch: int) -> Partitions:
+        """Return a member's partitions that it had at an epoch that has passed, and has still.
+
+        Offsets that it commits with that epoch are its own: nobody else had them since.
+        """
+        member = self.by_id.get(member_id)
+        if member is None or not 0 <= epoch <= member.epoch:
+            return NO_PARTITIONS
+        since_epochs = member.since_epochs.items()
+        return frozenset(partition for partition, since in since_epochs if since <= epoch)
+
+    # --- patterns
+
+    def take_pattern_work(self) -> PatternWork | None:
+        """Return matches of patterns that are to be made in a thread, once."""
+        return self._subscriptions.patterns.take_work()
+
+    def install_patterns(
+        self,
+        work: PatternWork,
+        matched: Mapping[str, frozenset[str]] | None,
+        topics: TopicSource,
+        can_see: Callable[[str], bool],
+    ) -> None:
+        """Take the names that patterns have matched, None if they have not been.
+
+        New topics begin a new epoch.
+        """
+        self._subscriptions.patterns.install(work, matched)
+        self._subscriptions.note_change()
+        self._is_bumped = False
+        if matched is not None and self.by_id:
+            self._refresh(topics, can_see)
 
     # --- assignment
 
@@ -320,9 +364,9 @@ class ConsumerGroup:
         self._bump()
         return True
 
-    def _refresh(self, topics: TopicSource, beat: Heartbeat) -> None:
+    def _refresh(self, topics: TopicSource, can_see: Callable[[str], bool]) -> None:
         """Look the topics up again if some may have changed; a change begins a new epoch."""
-        topics_hash = self._subscriptions.refresh(topics, beat.can_see)
+        topics_hash = self._subscriptions.refresh(topics, can_see)
         if topics_hash is not None and topics_hash != self.topics_hash:
             self.topics_hash = topics_hash
             self._bump()

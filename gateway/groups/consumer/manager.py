@@ -6,9 +6,12 @@ nothing touches neither timer nor stream.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, NamedTuple
+
+import structlog
 
 from gateway.clock import Clock
 from gateway.config.settings import GroupsConfig
@@ -33,8 +36,10 @@ from gateway.groups.consumer.model import (
     ConsumerMember,
     Heartbeat,
     HeartbeatResult,
+    SubscriptionLimits,
     Targets,
 )
+from gateway.groups.consumer.patterns import PatternWork
 from gateway.groups.consumer.store import (
     CONSUMER_GROUP_KEY,
     MEMBER_KEY,
@@ -46,7 +51,7 @@ from gateway.groups.consumer.store import (
     member_key,
     parse_member_key,
 )
-from gateway.groups.consumer.topic_source import NamespaceTopics
+from gateway.groups.consumer.topic_source import NamespaceTopics, TopicNames
 from gateway.groups.cursor_keys import parse_group_key
 from gateway.groups.model import GroupName
 from gateway.groups.store import stored_key
@@ -55,6 +60,11 @@ from gateway.topics.manager import TopicManager
 
 INLINE_SIZE_MAX: Final = 5_000
 """Members, partitions and subscriptions above which an assignor runs in a thread: some 5 ms."""
+
+THREADS_MAX: Final = 1
+"""Threads for assignors and patterns of all groups; a group has one of each at a time."""
+
+log = structlog.get_logger()
 
 OnAnswered = Callable[[HeartbeatResult | GatewayError], None]
 Item = tuple[bytes, bytes | None]
@@ -86,8 +96,13 @@ class ConsumerGroups:
         self._topics = topics
         self._clock = clock
         self._config = config
+        self._limits = SubscriptionLimits(
+            config.consumer_names_max, config.consumer_patterns_max
+        )
         self._deadlines: Deadlines[_Watched] = Deadlines(clock, self._tick)
         self._waiting: dict[GroupName, list[_Waiting]] = {}
+        self._topic_names = TopicNames(topics)
+        self._executor = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="groups")
         self._is_closed = False
 
     def load(self, owns: Callable[[GroupName], bool]) -> None:
@@ -117,11 +132,20 @@ class ConsumerGroups:
             group.restore(members.get(name, ()), now_ms)
             for member in group.members:
                 self._watch(group, member)
+        orphans = [
+            (member_key(name, member.member_id), None)
+            for name, some in members.items()
+            if name not in found
+            for member in some
+        ]
+        if orphans:  # their group's record is gone, and nothing else would remove theirs
+            self._stream.put(orphans, _ignore)
 
     def close(self, error: GatewayError) -> None:
         """Stop all timers; answer joins that wait."""
         self._is_closed = True
         self._deadlines.close()
+        self._executor.shutdown(wait=False, cancel_futures=True)
         for name in list(self._waiting):
             self._answer_waiting(name, error)
 
@@ -167,12 +191,14 @@ class ConsumerGroups:
             if beat.epoch < JOIN_EPOCH:
                 self._leave(group, beat, on_answered)
                 return
-            topics = NamespaceTopics(self._topics, name.namespace)
+            topics = NamespaceTopics(self._topics, self._topic_names, name.namespace)
             member = group.update(beat, topics, self._clock.monotonic_ms())
         except GatewayError as error:
             on_answered(as_value(error))
             return
         self.by_name[name] = group
+        if (pattern_work := group.take_pattern_work()) is not None:
+            self._match(group, pattern_work, topics, beat.can_see)
         if group.needs_assignment:
             self._assign(group)
         if group.is_assigning and beat.epoch == JOIN_EPOCH:
@@ -212,7 +238,7 @@ class ConsumerGroups:
             group.install(work.epoch, work.assignor, work.run())
             return
         group.is_assigning = True
-        future = asyncio.get_running_loop().run_in_executor(None, work.run)
+        future = asyncio.get_running_loop().run_in_executor(self._executor, work.run)
         future.add_done_callback(partial(self._assigned, group, work))
 
     def _assigned(
@@ -221,12 +247,46 @@ class ConsumerGroups:
         group.is_assigning = False
         if done.cancelled() or self._is_closed or self.by_name.get(group.name) is not group:
             return
+        error = done.exception()
+        if error is not None:  # a bug: the targets stay, and the next heartbeat tries again
+            log.error("an assignor failed", group=group.name.name, exc_info=error)
+            self._answer_waiting(group.name, GatewayError("the assignor failed"))
+            return
         group.install(work.epoch, work.assignor, done.result())
         if group.needs_assignment:
             self._assign(group)
         self._store(group, _ignore)
         if not group.is_assigning:
             self._answer_waiting(group.name)
+
+    def _match(
+        self,
+        group: ConsumerGroup,
+        work: PatternWork,
+        topics: NamespaceTopics,
+        can_see: Callable[[str], bool],
+    ) -> None:
+        """Match patterns in a thread. Members hear of new topics by their next heartbeats."""
+        future = asyncio.get_running_loop().run_in_executor(self._executor, work.run)
+        future.add_done_callback(partial(self._matched, group, work, topics, can_see))
+
+    def _matched(
+        self,
+        group: ConsumerGroup,
+        work: PatternWork,
+        topics: NamespaceTopics,
+        can_see: Callable[[str], bool],
+        done: asyncio.Future[Mapping[str, frozenset[str]]],
+    ) -> None:
+        if done.cancelled() or self._is_closed:
+            return
+        error = done.exception()
+        if error is not None:
+            log.error("patterns of a group failed", group=group.name.name, exc_info=error)
+        group.install_patterns(work, None if error else done.result(), topics, can_see)
+        if self.by_name.get(group.name) is group and group.needs_assignment:
+            self._assign(group)
+            self._store(group, _ignore)
 
     def _answer_waiting(self, name: GroupName, error: GatewayError | None = None) -> None:
         group = self.by_name.get(name)
@@ -259,6 +319,7 @@ class ConsumerGroups:
             name,
             size_max=self._config.group_size_max,
             session_timeout_ms=self._config.consumer_session_timeout_ms,
+            limits=self._limits,
         )
 
     def _store(

@@ -120,6 +120,10 @@ class Membership:
         if step.epoch != member.epoch:
             member.previous_epoch = member.epoch
         member.epoch, member.state, member.assigned, member.pending = step
+        member.since_epochs = {
+            partition: member.since_epochs.get(partition, step.epoch)
+            for partition in member.assigned | member.pending
+        }
         self._use(member)
         self._changed[member.member_id] = member
 
@@ -166,6 +170,7 @@ class Membership:
             self.by_id[member.member_id] = member
             if member.instance_id is not None:
                 self._ids_by_instance[member.instance_id] = member.member_id
+            member.since_epochs = dict.fromkeys(member.assigned | member.pending, member.epoch)
             self._use(member)
 
     @property

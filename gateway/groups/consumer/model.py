@@ -21,6 +21,15 @@ NO_PARTITIONS: Final[Partitions] = frozenset()
 NO_NAMES: Final[frozenset[str]] = frozenset()
 
 
+class SubscriptionLimits(NamedTuple):
+    """Bounds of what the members of one group subscribe to."""
+
+    names_max: int = 20_000
+    """Names in the different lists of members: some 10 us each at a join or leave."""
+    patterns_max: int = 32
+    """Different patterns of members."""
+
+
 class MemberState(Enum):
     """State of a member on its way to its target assignment."""
 
@@ -79,8 +88,8 @@ class TopicSource(Protocol):
     def resolve(self, name: str) -> tuple[UUID, int] | None:
         """Return the uuid and the partition count of a topic; None if there is none."""
 
-    def match(self, pattern: str, can_see: Callable[[str], bool]) -> frozenset[str]:
-        """Return the names that a pattern matches. Error: ``InvalidPattern``."""
+    def names(self) -> frozenset[str]:
+        """Return the names that patterns may match; the same object until topics change."""
 
 
 class ConsumerMember:
@@ -102,6 +111,7 @@ class ConsumerMember:
         "rebalance_timeout_ms",
         "regex",
         "revocation_deadline_ms",
+        "since_epochs",
         "state",
         "target",
     )
@@ -123,6 +133,8 @@ class ConsumerMember:
         """Partitions that it may use now."""
         self.pending = NO_PARTITIONS
         """Partitions that it was asked to give up, and has not yet."""
+        self.since_epochs: dict[TopicPartition, int] = {}
+        """Epoch at which it got each of its partitions; not stored."""
         self.target = NO_PARTITIONS
         self.deadline_ms = 0
         self.revocation_deadline_ms: int | None = None

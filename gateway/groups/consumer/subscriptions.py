@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from typing import Final
 from uuid import UUID
 
 from gateway.errors import GroupFull
@@ -11,20 +10,19 @@ from gateway.groups.consumer.model import (
     ConsumerMember,
     Heartbeat,
     Partitions,
+    SubscriptionLimits,
     TopicSource,
 )
 from gateway.groups.consumer.patterns import GroupPatterns
-
-NAMES_MAX: Final = 20_000
-"""Names in the different lists of a group's members: some 10 us each at a join or leave."""
 
 
 class Subscriptions:
     """Subscriptions of the members in ``by_id``, which the group changes."""
 
-    def __init__(self, by_id: Mapping[str, ConsumerMember]) -> None:
+    def __init__(self, by_id: Mapping[str, ConsumerMember], limits: SubscriptionLimits) -> None:
         self._by_id = by_id
-        self._patterns = GroupPatterns()
+        self._names_max = limits.names_max
+        self.patterns = GroupPatterns(limits.patterns_max)
         self._lists: dict[frozenset[str], frozenset[str]] = {}
         self._found: Mapping[str, tuple[UUID, int]] = {}
         self._revision = -1
@@ -32,13 +30,15 @@ class Subscriptions:
     def check(self, beat: Heartbeat) -> None:
         """Check what a member subscribes to. Errors: ``InvalidPattern``, ``GroupFull``."""
         if beat.regex:
-            self._patterns.check(beat.regex)
+            self.patterns.check(beat.regex)
         if not beat.names or beat.names in self._lists:
             return
         present = self._by_id.get(beat.member_id)
         count = len(beat.names) - (0 if present is None else len(present.names))
-        if count + sum(map(len, self._lists)) > NAMES_MAX:
-            raise GroupFull(f"The members of a group subscribe to at most {NAMES_MAX} names.")
+        if count + sum(map(len, self._lists)) > self._names_max:
+            raise GroupFull(
+                f"The members of a group subscribe to at most {self._names_max} names."
+            )
 
     def note_change(self) -> None:
         """Let the next ``refresh`` look the topics up again."""
@@ -51,7 +51,7 @@ class Subscriptions:
         self._revision = topics.revision
         members = self._by_id.values()
         patterns = {member.regex for member in members if member.regex}
-        self._patterns.refresh(patterns, topics, can_see)
+        self.patterns.refresh(patterns, topics, can_see)
         self._lists = {}
         for member in members:  # Members mostly read the same topics: one list serves them all.
             member.names = self._lists.setdefault(member.names, member.names)
@@ -88,7 +88,7 @@ class Subscriptions:
     def _names_of(self, member: ConsumerMember) -> frozenset[str]:
         if not member.regex:
             return member.names
-        return member.names | self._patterns.names_of(member.regex)
+        return member.names | self.patterns.names_of(member.regex)
 
 
 def _hash_of(topics: Mapping[str, tuple[UUID, int]]) -> bytes:

@@ -12,7 +12,7 @@ from adapters.kafka.codecs.consumer_group_codec import (
 from adapters.kafka.errors import ErrorCode
 from adapters.kafka.handlers import consumer_group_describe, consumer_group_heartbeat
 from gateway.groups.consumer.model import NO_PARTITIONS
-from gateway.groups.consumer.subscriptions import NAMES_MAX
+from gateway.groups.model import GroupName
 from tests.adapters.kafka.codecs import kio_codec
 from tests.adapters.kafka.handlers.group_fixture import GROUP, GroupRig
 from tests.adapters.kafka.handlers.handler_fixture import Rig
@@ -56,7 +56,8 @@ async def test_ids_are_not_blank(rig: GroupRig, field: str, text: str) -> None:
 
 
 async def test_a_member_names_a_bounded_number_of_topics(rig: GroupRig) -> None:
-    names = [f"t{number}" for number in range(NAMES_MAX + 1)]
+    names_max = rig.rig.node.settings.groups.consumer_names_max
+    names = [f"t{number}" for number in range(names_max + 1)]
 
     answer = await beat(rig, JOIN._replace(names=frozenset(names)))
 
@@ -90,6 +91,28 @@ async def test_offsets_are_fetched_by_members_and_by_nobody(
     answer = await rig.ask("offset_fetch", 9, groups=[group])
 
     assert [one.error_code for one in answer.groups] == [code]
+
+
+async def test_a_member_commits_by_an_older_epoch_what_it_has_kept(rig: GroupRig) -> None:
+    await beat(rig, JOIN)
+    await beat(rig, JOIN._replace(member_id="n"))
+    name, again = GroupName("default", GROUP), JOIN._replace(member_epoch=1, names=None)
+    await beat(rig, again._replace(owned=None))
+    held = rig.groups.consumer_groups.by_name[name].by_id["m"].assigned
+    await beat(rig, again._replace(owned=held))
+    assert rig.groups.consumer_groups.by_name[name].by_id["m"].epoch == 2
+
+    codes = await rig.commit(
+        9,
+        {"t": [(number, 5) for number in range(3)]},
+        generation_id_or_member_epoch=1,
+        member_id="m",
+    )
+
+    kept = {number for _, number in held}
+    assert len(kept) in {1, 2}
+    stale = ErrorCode.STALE_MEMBER_EPOCH
+    assert codes == {"t": {n: 0 if n in kept else stale for n in range(3)}}
 
 
 async def described(rig: GroupRig, *group_ids: str) -> Any:

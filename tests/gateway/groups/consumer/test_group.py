@@ -18,15 +18,15 @@ from gateway.errors import (
     UnknownMember,
     UnreleasedInstance,
 )
+from gateway.groups.consumer import patterns
 from gateway.groups.consumer.group import ConsumerGroup
 from gateway.groups.consumer.model import (
     NO_PARTITIONS,
     Heartbeat,
     HeartbeatResult,
     Partitions,
+    SubscriptionLimits,
 )
-from gateway.groups.consumer.patterns import GROUP_PATTERNS_MAX
-from gateway.groups.consumer.subscriptions import NAMES_MAX
 from gateway.groups.model import GroupName, GroupState
 
 T, U = UUID(int=1), UUID(int=2)
@@ -40,25 +40,32 @@ class Topics:
     def __init__(self, **counts: int) -> None:
         self.revision = 0
         self.counts = counts
-        self.matched: list[str] = []
+        self.present = frozenset(counts)
 
     def resolve(self, name: str) -> tuple[UUID, int] | None:
         if name not in self.counts:
             return None
         return {"t": T, "u": U}[name], self.counts[name]
 
-    def match(self, pattern: str, can_see: Callable[[str], bool]) -> frozenset[str]:
-        self.matched.append(pattern)
-        return frozenset(filter(can_see, self.counts)) if pattern == ".*" else frozenset()
+    def names(self) -> frozenset[str]:
+        return self.present
 
     def change(self, **counts: int) -> None:
         self.counts = counts
+        self.present = frozenset(counts)
         self.revision += 1
+
+
+LIMITS = SubscriptionLimits()
+NAMES_MAX, PATTERNS_MAX = LIMITS
 
 
 def group_of(size_max: int = 100) -> ConsumerGroup:
     return ConsumerGroup(
-        GroupName("default", "g"), size_max=size_max, session_timeout_ms=SESSION_MS
+        GroupName("default", "g"),
+        size_max=size_max,
+        session_timeout_ms=SESSION_MS,
+        limits=LIMITS,
     )
 
 
@@ -194,6 +201,26 @@ def test_commits_need_the_member_epoch() -> None:
         rig.group.check_epoch("", -1)
 
 
+def test_partitions_kept_over_epochs_may_be_committed_by_an_older_one() -> None:
+    rig = Rig(t=4)
+    rig.join("a")
+    rig.join("b")
+    kept = rig.beat("a", 1).assignment
+    assert kept is not None
+    assert len(kept) == 2
+    rig.beat("a", 1, owned=kept)
+    assert rig.group.by_id["a"].epoch == 2
+    new = rig.beat("b", 2).assignment
+    assert new is not None
+
+    assert rig.group.held_since("a", 1) == kept
+    assert rig.group.held_since("b", 1) == frozenset()
+    assert rig.group.held_since("b", 2) == new
+    assert rig.group.held_since("a", 3) == frozenset(), "from the future"
+    assert rig.group.held_since("a", -1) == frozenset()
+    assert rig.group.held_since("nobody", 1) == frozenset()
+
+
 def test_a_silent_member_goes_after_its_session() -> None:
     rig = Rig()
     rig.join("a")
@@ -277,19 +304,77 @@ def test_an_instance_is_not_taken_over_under_the_id_of_another_member(
     assert numbers(rig.join("c", instance_id="two")) == list(range(6))
 
 
-def test_a_pattern_is_matched_once_until_topics_change() -> None:
-    rig = Rig()
-    rig.join("a", regex="t.*")
-    rig.beat("a", 1, regex="t.*")
-    rig.join("b", regex="u.*")
-    rig.beat("b", 2, regex="v.*")
-    rig.beat("b", -1)
-    rig.beat("a", 1, regex="t.*")
+def join_by_pattern(rig: Rig, member_id: str, **fields: object) -> HeartbeatResult:
+    """Join without any names."""
+    fields = {"rebalance_timeout_ms": REBALANCE_MS, "owned": NO_PARTITIONS} | fields
+    return rig.beat(member_id, 0, **fields)
 
-    assert rig.topics.matched == ["t.*", "u.*", "v.*"]
-    rig.topics.change(t=7)
+
+def test_a_name_is_matched_once_by_a_pattern(monkeypatch: pytest.MonkeyPatch) -> None:
+    matched: list[str] = []
+
+    def compile_pattern(pattern: str) -> Callable[[str], bool]:
+        def matches(name: str) -> bool:
+            matched.append(f"{pattern} {name}")
+            return name.startswith(pattern)
+
+        return matches
+
+    monkeypatch.setattr(patterns, "compile_pattern", compile_pattern)
+    rig = Rig(t=6)
+    join_by_pattern(rig, "a", regex="t")
+    rig.beat("a", 1, regex="t")
+    join_by_pattern(rig, "b", regex="u")
+    rig.beat("b", -1)
+    assert matched == ["t t", "u t"]
+
+    rig.topics.change(t=7, u=1)
     rig.beat("a", rig.group.by_id["a"].epoch)
-    assert rig.topics.matched[3:] == ["t.*"], "that of a member which left is forgotten"
+    assert matched[2:] == ["t u"], "that of a member which left is forgotten"
+    assert rig.group.topics() == {"t"}
+
+    rig.topics.change(u=1)
+    rig.beat("a", rig.group.by_id["a"].epoch)
+    assert rig.group.topics() == frozenset()
+    rig.topics.change(t=7, u=1)
+    rig.beat("a", rig.group.by_id["a"].epoch)
+    assert matched[3:] == ["t t"], "a topic that is made again is another one"
+
+
+def test_names_that_a_member_may_not_see_are_not_matched() -> None:
+    rig = Rig(t=6, u=2)
+    join_by_pattern(rig, "a", regex=".*", can_see=lambda name: name == "u")
+    assert rig.group.topics() == {"u"}
+
+
+def test_many_matches_are_left_to_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patterns, "INLINE_MATCHES_MAX", 0)
+    rig = Rig(t=6, u=2)
+    join_by_pattern(rig, "a", regex=".*")
+    assert rig.group.topics() == frozenset()
+    work = rig.group.take_pattern_work()
+    assert work is not None
+    assert work.size == 2
+    rig.topics.change(t=6)
+    rig.beat("a", 1)
+    assert rig.group.take_pattern_work() is None, "one at a time"
+
+    rig.group.install_patterns(work, work.run(), rig.topics, lambda _: True)
+
+    assert rig.group.topics() == {"t"}
+    assert rig.group.needs_assignment
+    assert numbers(rig.beat("a", 1)) == list(range(6))
+
+
+def test_matches_that_failed_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patterns, "INLINE_MATCHES_MAX", 0)
+    rig = Rig(t=6, u=2)
+    join_by_pattern(rig, "a", regex=".*")
+    work = rig.group.take_pattern_work()
+    assert work is not None
+    rig.group.install_patterns(work, None, rig.topics, lambda _: True)
+    rig.beat("a", 1)
+    assert rig.group.take_pattern_work() == work
 
 
 @pytest.mark.parametrize("pattern", ["(.*){1000}", "(.{1,30}){20}", "(.?){60}"])
@@ -305,7 +390,7 @@ def test_a_pattern_that_takes_long_for_each_name_is_refused(pattern: str) -> Non
 
 def test_a_group_has_a_bounded_number_of_patterns() -> None:
     rig = Rig()
-    for number in range(GROUP_PATTERNS_MAX):
+    for number in range(PATTERNS_MAX):
         rig.join(f"m{number}", regex=f"t{number}")
 
     with pytest.raises(InvalidPattern):

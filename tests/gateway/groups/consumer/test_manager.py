@@ -21,15 +21,21 @@ from gateway.errors import (
     UnknownMember,
     UnsupportedAssignor,
 )
-from gateway.groups.consumer import manager
+from gateway.groups.consumer import group, manager, patterns
 from gateway.groups.consumer.group import ConsumerGroup
 from gateway.groups.consumer.model import (
     NO_PARTITIONS,
     ConsumerMember,
     Heartbeat,
     HeartbeatResult,
+    Targets,
 )
-from gateway.groups.consumer.store import decode_member, encode_member
+from gateway.groups.consumer.store import (
+    CONSUMER_GROUP_KEY,
+    MEMBER_KEY,
+    decode_member,
+    encode_member,
+)
 from gateway.groups.cursor_keys import GROUP_KEY
 from gateway.groups.cursors import Commit
 from gateway.groups.group import Group
@@ -38,6 +44,7 @@ from gateway.testing.placement import SettablePlacement
 from tests.gateway.groups.clients import NAME, Clients
 from tests.gateway.groups.group_under_test import request
 from tests.gateway.kernel_in_memory import GROUPS, House, outcome, running
+from tests.support.waiting import until
 
 SESSION_MS = GROUPS.consumer_session_timeout_ms
 JOIN: dict[str, Any] = {
@@ -119,7 +126,7 @@ async def test_every_field_of_a_member_is_stored(clients: Clients) -> None:
 
     stored = decode_member("a", encode_member(member))
 
-    timers = {"deadline_ms", "revocation_deadline_ms"}
+    timers = {"deadline_ms", "revocation_deadline_ms", "since_epochs"}
     fields = [name for name in type(member).__slots__ if name not in timers]
     assert [getattr(stored, name) for name in fields] == [
         getattr(member, name) for name in fields
@@ -269,6 +276,53 @@ async def test_a_static_member_replaced_while_an_assignor_runs_gets_its_part(
     assert sorted(map(len, targets)) == [2, 2]
     assert len(frozenset[Any]().union(*targets)) == 4
     assert back.assignment == group_of(clients).by_id["a2"].target
+
+
+async def test_a_join_is_answered_when_the_assignor_fails(
+    clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Targets:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(manager, "INLINE_SIZE_MAX", 0)
+        patch.setattr(group, "ASSIGNORS", {"uniform": fail})
+        assert type(await beat(clients, "a", 0)) is GatewayError
+
+    result = await beat(clients, "a", 0)
+    assert isinstance(result, HeartbeatResult)
+    assert result.assignment is not None
+    assert len(result.assignment) == 4
+
+
+async def test_a_pattern_of_many_topics_is_matched_in_a_thread(
+    clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patterns, "INLINE_MATCHES_MAX", 0)
+    first = await joined(clients, "a", names=None, regex="t.*")
+    assert first.assignment == NO_PARTITIONS
+
+    await until(lambda: group_of(clients).topics() == {"t"})
+    found = await beat(clients, "a", first.epoch)
+
+    assert isinstance(found, HeartbeatResult)
+    assert found.epoch == first.epoch + 1
+    assert found.assignment is not None
+    assert len(found.assignment) == 4
+
+
+async def test_members_without_a_stored_group_are_forgotten(clients: Clients) -> None:
+    await joined(clients, "a")
+    stream = clients.cursors.stream
+    [key] = [key for key in stream.values if key.startswith(CONSUMER_GROUP_KEY)]
+    await outcome(lambda done: stream.put([(key, None)], done))
+
+    again = await clients.restart()
+    await until(
+        lambda: not [k for k in again.cursors.stream.values if k.startswith(MEMBER_KEY)]
+    )
+
+    assert not again.groups.consumer_groups.by_name
 
 
 async def test_joins_that_wait_are_answered_when_the_node_stops(
