@@ -59,6 +59,7 @@ SCRIPTS: Final = {
     "s4": "s4_timers",
     "s5": "s5_polls",
     "shards": "shard_counts",
+    "t2": "t2_group_members",
     "profile": "profile_produce",
 }
 SOAK: Final = {"compare", "shards", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"}

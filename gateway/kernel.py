@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from gateway.admission import Admission
 from gateway.auth.access_keys import AccessKeys
 from gateway.auth.audit import Audit
+from gateway.auth.bearer_login import Tokens
 from gateway.auth.login_throttle import LoginThrottle
 from gateway.auth.ports import Authenticator, Authorizer
 from gateway.broker import Broker
@@ -66,6 +67,7 @@ class Kernel:
     admission: Admission = field(default_factory=Admission)
     audit: Audit = field(default_factory=Audit)
     logins: LoginThrottle = field(default_factory=LoginThrottle)
+    tokens: Tokens | None = None
 
     @property
     def exchanges(self) -> Exchanges:

@@ -29,6 +29,7 @@ from gateway.auth.login_policy import LoginPolicy
 from gateway.auth.login_record import LoginRecord
 from gateway.auth.login_throttle import LoginThrottle
 from gateway.auth.rules import RuleBook
+from gateway.auth.start_tokens import start_tokens
 from gateway.auth.users import StoredUsers, iterations_of
 from gateway.broker import Broker
 from gateway.clock import Clock, SystemClock
@@ -297,6 +298,7 @@ class _Node:
             admission=Admission(settings.listeners, quotas),
             audit=audit,
             logins=LoginThrottle(settings.auth, audit, clock),
+            tokens=await start_tokens(settings.oauth, clock, self._metrics, stack),
         )
 
     def _start_broker(

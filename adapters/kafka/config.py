@@ -68,6 +68,13 @@ class KafkaConfig(KafkaListener):
         description="Several listeners in place of `bind`, each with its own address, TLS, "
         "authentication and namespace.",
     )
+    connections_max_reauth_ms: int = Field(
+        default=0,
+        ge=0,
+        le=2**31 - 1,
+        description="Milliseconds after which a connection must log in again (KIP-368), or until "
+        "its token ends, if that is sooner; 0: never. Clients that do not are closed.",
+    )
     request_bytes_max: int = Field(
         default=100 * _MIB,
         ge=1024,

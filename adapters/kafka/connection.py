@@ -183,7 +183,7 @@ class KafkaConnection(Connection):
         self.has_greeted = self.session.is_authenticated  # else handshake_s_max applies
         if header.api_key not in APIS and self._refuse_unserved(header):
             return
-        api = find_api(header, is_authenticated=self.session.is_authenticated)
+        api = find_api(header, self.session)
         self._adapter.requests[api.key] += 1
         reply = Reply(self, header)
         self._replies.append(reply)
@@ -194,7 +194,7 @@ class KafkaConnection(Connection):
         if self._node.quotas.is_active:
             meter = self.session.meter = reply.meter = meter_of(self.session, header, frame)
             if meter is not None:
-                if meter.throttle_ms:  # the next request waits, though a Produce does not
+                if meter.throttle_ms:  # the next request waits
                     self._mute.begin(self, meter.throttle_ms)
                 with meter:
                     self._begin(api, header, frame, reply)

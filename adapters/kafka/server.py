@@ -67,6 +67,7 @@ class KafkaAdapter:
             quotas=kernel.quotas,
             audit=kernel.audit,
             logins=kernel.logins,
+            tokens=kernel.tokens,
         )
         self.listeners: list[Listener] = []
         """Listeners that have started."""

@@ -25,6 +25,7 @@ class Session:
         "accepts_sasl",
         "advertised",
         "client_id",
+        "ends_unix_ms",
         "is_authenticated",
         "is_rejected",
         "meter",
@@ -59,7 +60,13 @@ class Session:
         self.accepts_sasl = listener.authentication != "certificate"
         self.is_rejected = False  # authentication failed: answer, then close
         self.sasl: Any = None
+        self.ends_unix_ms = 0  # when it must have logged in again; 0: never
         self.meter: ThrottledRequest | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the time of the login is over."""
+        return 0 < self.ends_unix_ms <= self.node.clock.steady_unix_ms()
 
     def allows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Return whether the connection's principal may do ``operation`` to a resource.

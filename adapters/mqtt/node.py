@@ -31,6 +31,7 @@ from adapters.mqtt.shards import no_rule, retained_rule, session_rule
 from adapters.mqtt.shared_subscriptions.lanes import ROOM_BYTES
 from adapters.mqtt.sys_topics.publisher import SysPublisher
 from adapters.mqtt.wire import Will
+from gateway.auth.bearer_login import Tokens
 from gateway.auth.login_throttle import LoginThrottle
 from gateway.auth.ports import Authenticator, Authorizer
 from gateway.clock import Clock
@@ -77,6 +78,7 @@ class Node:
     read_access: ReadAccess
     logins: LoginThrottle
     quotas: Quotas
+    tokens: Tokens | None
 
     def stop(self) -> None:
         """Store the positions of sessions; the log is still open."""
@@ -238,4 +240,5 @@ async def open_node(config: MqttConfig, kernel: Kernel) -> Node:
         read_access=read_access,
         logins=kernel.logins,
         quotas=kernel.quotas,
+        tokens=kernel.tokens,
     )

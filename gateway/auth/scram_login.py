@@ -12,10 +12,14 @@ _NONCE_BYTES: Final = 18
 
 
 class LoginStep(NamedTuple):
-    """Message for the client, and the user's name once it is known."""
+    """Message for the client, and the user's name once it is known.
+
+    ``expires_unix_ms``: when what the client has shown ends; None for a password.
+    """
 
     data: bytes
     username: str | None = None
+    expires_unix_ms: int | None = None
 
 
 class ScramLogin:

@@ -32,6 +32,7 @@ from gateway.config.exchanges import DeclaredBinding, DeclaredExchange, Exchange
 from gateway.config.log import LogConfig
 from gateway.config.metadata import MetadataConfig
 from gateway.config.names import DeclaredMode, TopicNameText
+from gateway.config.oauth import OauthConfig
 from gateway.config.queues import DeclaredQueue, DelayConfig, QueueConfig
 from gateway.config.quotas import DeclaredQuota
 from gateway.config.transactions import TransactionsConfig
@@ -337,6 +338,7 @@ class Settings(FrozenConfig):
     exchange: ExchangeConfig = ExchangeConfig()
     delay: DelayConfig = DelayConfig()
     auth: AuthConfig = AuthConfig()
+    oauth: OauthConfig = OauthConfig()
     log: LogConfig = LogConfig()
     adapters: dict[str, SerializeAsAny[InstanceOf[FrozenConfig]]] = Field(default_factory=dict)
     topics: tuple[TopicConfig, ...] = ()

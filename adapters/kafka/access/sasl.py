@@ -1,37 +1,49 @@
-"""Server side of SASL: PLAIN (RFC 4616) and SCRAM (RFC 5802), one exchange per connection.
+"""Server side of SASL: PLAIN (RFC 4616), SCRAM (RFC 5802) and OAUTHBEARER (RFC 7628).
 
 An exchange ends with a user name or with ``Unauthenticated``. A connection cannot start a second
-one, so every guess of a password needs a new connection. Sessions do not expire: the lifetime in
-the response is 0 (KIP-368).
+one, so every guess of a password needs a new connection; where logins end (KIP-368), it may start
+one more to log in again.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
-from gateway.auth.login_throttle import Attempt, LoginThrottle, Peer
-from gateway.auth.ports import Authenticator
+from adapters.kafka.node.node import Node
+from gateway.auth.bearer_login import MECHANISM as OAUTHBEARER
+from gateway.auth.bearer_login import BearerLogin
+from gateway.auth.login_throttle import Attempt, Peer
 from gateway.auth.scram import ScramMechanism, saslprep
 from gateway.auth.scram_login import LoginStep, ScramLogin
-from gateway.errors import Unauthenticated
+from gateway.errors import Unauthenticated, as_value
 
 PLAIN: Final = "PLAIN"
 MECHANISMS: Final = (PLAIN, *(mechanism.value for mechanism in ScramMechanism))
 PLAIN_BYTES_MAX: Final = 8_192
 _PLAIN_PARTS: Final = 3
+_INVALID_TOKEN: Final = b'{"status":"invalid_token"}'
+
+
+def mechanisms_of(node: Node) -> Sequence[str]:
+    """Return the mechanisms that the node serves."""
+    return MECHANISMS if node.tokens is None else (*MECHANISMS, OAUTHBEARER)
 
 
 class SaslExchange:
     """One exchange by one mechanism. It ``is_over`` after an error or a user name."""
 
-    def __init__(
-        self, mechanism: str, authenticator: Authenticator, logins: LoginThrottle, peer: Peer
-    ) -> None:
+    def __init__(self, mechanism: str, node: Node, peer: Peer) -> None:
+        self.mechanism = mechanism
         self.is_over = False
-        self._logins = logins
+        self._logins = node.logins
         self._peer = peer
-        self._authenticator = authenticator
-        self._scram = (
-            None if mechanism == PLAIN else ScramLogin(ScramMechanism(mechanism), authenticator)
-        )
+        self._authenticator = node.authenticator
+        self._login: ScramLogin | BearerLogin | None = None
+        self._refusal: Unauthenticated | None = None  # of a token, to be answered
+        if mechanism == OAUTHBEARER:
+            assert node.tokens is not None
+            self._login = BearerLogin(node.tokens)
+        elif mechanism != PLAIN:
+            self._login = ScramLogin(ScramMechanism(mechanism), node.authenticator)
 
     async def receive(self, data: bytes) -> LoginStep:
         """Process the client's next message. Errors: ``Unauthenticated``, ``Overloaded``."""
@@ -39,11 +51,20 @@ class SaslExchange:
             msg = "the exchange is over"
             raise Unauthenticated(msg)
         self.is_over = True  # reset below if another step follows; stays set after an error
-        async with self._logins.attempt(self._peer) as attempt:
-            if self._scram is None:
-                return await self._receive_plain(data, attempt)
-            step = await self._scram.receive(data, attempt)
-            self.is_over = step.username is not None
+        if self._refusal is not None:
+            raise self._refusal
+        try:
+            async with self._logins.attempt(self._peer) as attempt:
+                if self._login is None:
+                    return await self._receive_plain(data, attempt)
+                step = await self._login.receive(data, attempt)
+                self.is_over = step.username is not None
+        except Unauthenticated as error:
+            if self.mechanism != OAUTHBEARER:
+                raise
+            # RFC 7628 section 3.2.3: the client learns why, answers, and then it is refused.
+            self.is_over, self._refusal = False, as_value(error)
+            return LoginStep(_INVALID_TOKEN)
         return step
 
     async def _receive_plain(self, data: bytes, attempt: Attempt) -> LoginStep:

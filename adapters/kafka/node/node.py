@@ -8,6 +8,7 @@ from adapters.kafka.node.fetch_session_cache import FetchSessionCache
 from adapters.kafka.node.large_requests import LargeRequestThread
 from adapters.kafka.node.metadata_cache import MetadataCache
 from gateway.auth.audit import Audit
+from gateway.auth.bearer_login import Tokens
 from gateway.auth.login_throttle import LoginThrottle
 from gateway.auth.ports import Authenticator, Authorizer
 from gateway.broker import Broker
@@ -49,3 +50,4 @@ class Node:
     large_request_thread: LargeRequestThread = field(default_factory=LargeRequestThread)
     audit: Audit = field(default_factory=Audit)
     logins: LoginThrottle = field(default_factory=LoginThrottle)
+    tokens: Tokens | None = None

@@ -6,14 +6,16 @@ from typing import Any
 from adapters.kafka.codec import API_VERSIONS, RequestHeader
 from adapters.kafka.codecs import schema_codec
 from adapters.kafka.handlers import APIS, Api
+from adapters.kafka.session import Session
 from gateway.errors import PeerError
 from gateway.model import Buffer
 
 
-def find_api(header: RequestHeader, *, is_authenticated: bool) -> Api:
+def find_api(header: RequestHeader, session: Session) -> Api:
     """Return the API of a request.
 
-    Error: ``PeerError`` for an API or a version that is not served, or that needs a login first.
+    Error: ``PeerError`` for an API or a version that is not served, or that needs a login first;
+    also after the end of a login (KIP-368), but for the APIs of a new one.
     ApiVersions is returned for any version, because it answers an unknown one (KIP-511).
     """
     api = APIS.get(header.api_key)
@@ -23,8 +25,11 @@ def find_api(header: RequestHeader, *, is_authenticated: bool) -> Api:
     if header.version not in api.versions and api.key != API_VERSIONS:
         msg = f"{api.name} version {header.version} is not served"
         raise PeerError(msg)
-    if not (is_authenticated or api.before_authentication):
+    if not (session.is_authenticated or api.before_authentication):
         msg = f"{api.name} before authentication"
+        raise PeerError(msg)
+    if session.ends_unix_ms and not api.before_authentication and session.has_ended:
+        msg = f"{api.name} after the end of the login"
         raise PeerError(msg)
     return api
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from adapters.mqtt.access.authentication import ScramExchange
+from adapters.mqtt.access.authentication import EnhancedExchange
 from adapters.mqtt.access.client_access import ClientAccess
 from adapters.mqtt.connection import keep_alive
 from adapters.mqtt.connection.disconnect import drop_queued
@@ -60,7 +60,7 @@ class MqttConnection(Connection, asyncio.Protocol):
         self.principal = Principal(ANONYMOUS, "mqtt", "")
         self.access: ClientAccess | None = None
         self.session: ClientSession | None = None
-        self.exchange: ScramExchange | None = None
+        self.exchange: EnhancedExchange | None = None
         self.receive_maximum = PACKET_ID_MAX
         self.packet_bytes_max = REMAINING_LENGTH_MAX + 5
         self.topic_alias_maximum = 0

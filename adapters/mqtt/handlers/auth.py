@@ -1,4 +1,4 @@
-"""AUTH (section 3.15): enhanced authentication by SCRAM, before CONNACK and anew later (4.12).
+"""AUTH (section 3.15): enhanced authentication, before CONNACK and anew later (4.12).
 
 While a client authenticates again it continues to publish and receive as its former user. It must
 end as the same user, because a session belongs to one user.
@@ -6,7 +6,7 @@ end as the same user, because a session belongs to one user.
 
 from functools import partial
 
-from adapters.mqtt.access.authentication import ScramExchange
+from adapters.mqtt.access.authentication import EnhancedExchange
 from adapters.mqtt.codec import encode_auth
 from adapters.mqtt.connection.connection import MqttConnection
 from adapters.mqtt.errors import MqttError, ReasonCode
@@ -31,8 +31,12 @@ def handle(connection: MqttConnection, packet: Auth) -> None:
             msg = "an authentication is under way"
             raise MqttError(ReasonCode.PROTOCOL_ERROR, msg)
         node = connection.node
-        connection.exchange = ScramExchange(
-            method, node.authenticator, node.logins, Peer("mqtt", connection.peer_host)
+        connection.exchange = EnhancedExchange(
+            method,
+            node.authenticator,
+            node.logins,
+            Peer("mqtt", connection.peer_host),
+            node.tokens,
         )
     elif (
         packet.reason_code is not ReasonCode.CONTINUE_AUTHENTICATION

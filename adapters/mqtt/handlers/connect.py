@@ -8,9 +8,11 @@ when it is durable.
 from functools import partial
 
 from adapters.mqtt.access.authentication import (
-    ScramExchange,
+    EnhancedExchange,
     authenticate_password,
+    authenticate_token,
     check_anonymous,
+    has_token,
 )
 from adapters.mqtt.connection.connection import MqttConnection
 from adapters.mqtt.errors import MqttError, ReasonCode
@@ -42,15 +44,22 @@ def handle(connection: MqttConnection, connect: Connect) -> None:
 
 def _authenticate(connection: MqttConnection, connect: Connect) -> None:
     authenticator, logins = connection.node.authenticator, connection.node.logins
-    peer = Peer("mqtt", connection.peer_host)
+    peer, tokens = Peer("mqtt", connection.peer_host), connection.node.tokens
     if connect.authentication_method is not None:
-        connection.exchange = ScramExchange(
-            connect.authentication_method, authenticator, logins, peer
+        connection.exchange = EnhancedExchange(
+            connect.authentication_method, authenticator, logins, peer, tokens
         )
         if connect.authentication_data is not None:
             auth.receive(connection, connect.authentication_data)
         else:  # a client-first message may come with AUTH instead
             auth.ask(connection, b"")
+        return
+    if tokens is not None and has_token(connect):
+        connection.wait()
+        connection.start(
+            authenticate_token(connect, tokens, logins, peer),
+            partial(_on_password, connection),
+        )
         return
     if connect.username is not None and (
         authenticator.required or authenticator.is_known(connect.username)
