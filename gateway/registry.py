@@ -25,6 +25,7 @@ ADAPTERS: Final[Mapping[str, str]] = {
     "kafka": "adapters.kafka.server:KafkaAdapter",
     "mqtt": "adapters.mqtt.server:MqttAdapter",
     "sqs": "adapters.sqs.server:SqsAdapter",
+    "amqp": "adapters.amqp.server:AmqpAdapter",
 }
 STORAGE_ADAPTERS: Final[Mapping[str, str]] = {
     "memory": "storage_adapters.memory:MemoryStorage",

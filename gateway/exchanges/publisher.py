@@ -96,6 +96,52 @@ class Publisher:
             self._histories.put(ExchangeName(exchange.namespace, name), publication)
         return plan.topics
 
+    def publish_all(
+        self, publications: Sequence[tuple[ExchangeName, Publication]], on_done: OnDone
+    ) -> list[list[Topic]]:
+        """Publish messages of several kinds, all in one append or none.
+
+        Return the topics of each. Otherwise, and errors, as ``publish``.
+        """
+        runs: list[tuple[_Plan, RecordRun]] = []
+        waiting: list[Part] = []
+        routes = [self.exchanges.route(name, one.routed) for name, one in publications]
+        for (exchange, one), route in zip(publications, routes, strict=True):
+            plan = self._plan(exchange.namespace, route)
+            self._check_count(plan.topics)
+            runs.append((plan, self._run(one)))
+            waiting += [
+                self._waiting(ExchangeName(exchange.namespace, name), one, route.delay_ms)
+                for name in route.delayed
+            ]
+        self._append_all(publications, runs, waiting, on_done)
+        for (exchange, one), route in zip(publications, routes, strict=True):
+            for name in route.remembered:
+                self._histories.put(ExchangeName(exchange.namespace, name), one)
+        return [plan.topics for plan, _ in runs]
+
+    def _append_all(
+        self,
+        publications: Sequence[tuple[ExchangeName, Publication]],
+        runs: Sequence[tuple[_Plan, RecordRun]],
+        waiting: Sequence[Part],
+        on_done: OnDone,
+    ) -> None:
+        if self._transfers.in_one_log:
+            parts = [(self._group(plan, run.key), run) for plan, run in runs if plan.topics]
+            self._coalescer.add_many([*parts, *waiting], on_done)
+            return
+        addressed = [
+            Addressed(topic, _number(topic, run.key), run)
+            for plan, run in runs
+            for topic in plan.topics
+        ]
+        if waiting or not addressed:
+            on_done = both_of(on_done) if addressed else on_done
+            self._coalescer.add_many(waiting, on_done)
+        if addressed:
+            self._append_across(publications[0][0], addressed, on_done)
+
     def targets(self, namespace: str, route: Route) -> list[Topic]:
         """Return the topics of a route, without names that are no topics or are internal."""
         found = (self._topics.find(TopicName(namespace, name)) for name in route.targets)
@@ -143,19 +189,21 @@ class Publisher:
             self._coalescer.add_many(waiting, on_done)
             return
         self._check_count(topics)
-        run = RecordRun(
-            publication.record_key,
-            publication.values,
-            encode_headers(publication.headers),
-            self._clock.unix_ms(),
-        )
+        run = self._run(publication)
         if self._transfers.in_one_log:
             self._coalescer.add_many([(self._group(plan, run.key), run), *waiting], on_done)
             return
         if waiting:  # in this node's log, and not as one with those of other nodes
             on_done = both_of(on_done)
             self._coalescer.add_many(waiting, on_done)
-        self._append_across(exchange, topics, run, on_done)
+        addressed = [Addressed(topic, _number(topic, run.key), run) for topic in topics]
+        self._append_across(exchange, addressed, on_done)
+
+    def _run(self, publication: Publication) -> RecordRun:
+        headers = encode_headers(publication.headers)
+        return RecordRun(
+            publication.record_key, publication.values, headers, self._clock.unix_ms()
+        )
 
     def _waiting(self, exchange: ExchangeName, publication: Publication, delay_ms: int) -> Part:
         """Return messages that wait at a delayed exchange as part of an append."""
@@ -198,18 +246,17 @@ class Publisher:
         return group
 
     def _append_across(
-        self, exchange: ExchangeName, topics: Sequence[Topic], run: RecordRun, on_done: OnDone
+        self, exchange: ExchangeName, addressed: Sequence[Addressed], on_done: OnDone
     ) -> None:
         """Append to partitions of which other nodes may own some, as one decision."""
         transfers = self._transfers
         source = self._source(exchange)
-        addressed = [Addressed(topic, _number(topic, run.key), run) for topic in topics]
         for one in addressed:
             transfers.check(one, self._coalescer)
         if all(transfers.is_direct(source, one.topic, one.number) for one in addressed):
             partition = self._broker.partition
-            group = self._coalescer.group(partition(one.topic, one.number) for one in addressed)
-            self._coalescer.add_many([(group, run)], on_done)
+            parts = [(partition(one.topic, one.number), one.run) for one in addressed]
+            self._coalescer.add_many(self._coalescer.join(parts), on_done)
         else:
             transfers.append(source, addressed, on_done, coalescer=self._coalescer)
 

@@ -1,0 +1,157 @@
+"""State shared by all connections of the endpoint: queues by name, owners of exclusive queues."""
+
+import platform
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from adapters.amqp.config import AmqpConfig
+from adapters.amqp.names import to_topic_name
+from adapters.amqp.queues import Declaration, locked
+from adapters.amqp.v091.errors import AmqpFault, ReplyCode
+from adapters.amqp.v091.fields import Table, to_table
+from adapters.amqp.v091.shown import to_columns
+from gateway.budget import Budget
+from gateway.installation import installed_version
+from gateway.kernel import Kernel
+from gateway.metadata.changes import Changes
+from gateway.model import Record
+from gateway.partition import Partition
+from gateway.queues.manager import Queue
+from gateway.queues.shown_forms import Columns, Show
+
+_CAPABILITIES: Final = (
+    "publisher_confirms",
+    "exchange_exchange_bindings",
+    "basic.nack",
+    "consumer_cancel_notify",
+    "connection.blocked",
+    "consumer_priorities",
+    "authentication_failure_close",
+    "per_consumer_qos",
+)
+
+
+class Client(Protocol):
+    """Connection, as the node sees it: the vhost it has opened."""
+
+    vhost: str
+    namespace: str
+
+
+class AmqpNode:
+    """The node's part of the adapter. Loop only."""
+
+    def __init__(self, config: AmqpConfig, kernel: Kernel) -> None:
+        self.config = config
+        self.kernel = kernel
+        self.body_budget = Budget(
+            "request", config.request_bytes_budget, stall_s_max=config.request_stall_s_max
+        )
+        self.changes = Changes()
+        self.reserved_prefixes = kernel.contributions.header_prefixes
+        self.show: Show = self._show
+        """The form of messages that queues keep; the same function each time."""
+        self.server_properties = _server_properties(config)
+        self.requests: Counter[str] = Counter()
+        """Count of requests, by method."""
+        self._owners: dict[Queue, Client] = {}
+        self._leaving: set[Queue] = set()  # whose deletion has begun
+
+    def _show(self, _partition: Partition, records: Sequence[Record]) -> Columns:
+        return to_columns(records, self.reserved_prefixes)
+
+    # --- queues
+
+    def find_queue(self, connection: Client, name: str) -> Queue | None:
+        """Return a queue of a connection's vhost. Error: ``AmqpFault`` 405 for another's own."""
+        queue = self.kernel.queues.find(to_topic_name(connection.namespace, name))
+        if queue is None or queue in self._leaving:
+            return None
+        self.check_owner(connection, queue, name)
+        return queue
+
+    def get_queue(self, connection: Client, name: str) -> Queue:
+        """Return a queue of a connection's vhost. Errors: ``AmqpFault`` 404 and 405."""
+        queue = self.find_queue(connection, name)
+        if queue is None:
+            text = f"no {queue_resource(connection, name)}"
+            raise AmqpFault(ReplyCode.NOT_FOUND, text)
+        return queue
+
+    def check_owner(self, connection: Client, queue: Queue, name: str) -> None:
+        """Check that a queue is not another connection's own. Error: ``AmqpFault`` 405."""
+        declared = Declaration.of(queue)
+        is_exclusive = declared is not None and declared.exclusive
+        if is_exclusive and self._owners.get(queue) is not connection:
+            raise locked(queue_resource(connection, name))
+
+    def own(self, connection: Client, queue: Queue) -> None:
+        """Give a connection a queue that ends with it."""
+        self._owners[queue] = connection
+
+    def forget(self, connection: Client) -> None:
+        """Delete the queues that end with a connection."""
+        for queue, owner in tuple(self._owners.items()):
+            if owner is connection:
+                del self._owners[queue]
+                self.delete_soon(queue)
+
+    def delete_soon(self, queue: Queue) -> None:
+        """Delete a queue; from now on it is not found, and a declaration makes a new one."""
+        if not queue.is_gone and queue not in self._leaving:
+            self._leaving.add(queue)
+            self.changes.start(self._delete(queue))
+
+    async def _delete(self, queue: Queue) -> None:
+        try:
+            if not queue.is_gone:
+                await self.kernel.queues.delete(queue)
+        finally:
+            self._leaving.discard(queue)
+
+    async def delete_queue(self, queue: Queue) -> None:
+        """Delete a queue. Errors: those of ``QueueManager.delete``."""
+        self._owners.pop(queue, None)
+        await self.kernel.queues.delete(queue)
+
+    def consumer_left(self, queue: Queue) -> None:
+        """Delete a queue with ``auto_delete`` after its last consumer."""
+        if queue.is_gone or len(queue.consumers):
+            return
+        declared = Declaration.of(queue)
+        if declared is not None and declared.auto_delete:
+            self.delete_soon(queue)
+
+    # --- a start
+
+    async def delete_left_over(self) -> None:
+        """Delete the exclusive queues of connections that a crash has ended."""
+        for queue in self.kernel.queues.everything():
+            declared = Declaration.of(queue)
+            if declared is not None and (declared.exclusive or not declared.durable):
+                await self.kernel.queues.delete(queue)
+
+
+def queue_resource(connection: Client, name: str) -> str:
+    """Return a queue's name as error texts have it."""
+    return f"queue '{name}' in vhost '{connection.vhost}'"
+
+
+def exchange_resource(connection: Client, name: str) -> str:
+    """Return an exchange's name as error texts have it."""
+    return f"exchange '{name}' in vhost '{connection.vhost}'"
+
+
+def _server_properties(config: AmqpConfig) -> Table:
+    return to_table(
+        {
+            "capabilities": dict.fromkeys(_CAPABILITIES, True),
+            "cluster_name": "headgate",
+            "copyright": "Copyright of Headgate's authors.",
+            "information": "Licensed as its LICENSE says.",
+            "platform": f"Python {platform.python_version()}",
+            "product": config.product,
+            "version": config.product_version or installed_version(),
+        }
+    )

@@ -1,0 +1,80 @@
+"""Queues as AMQP declares them: flags and arguments that are kept with a queue, and compared."""
+
+import base64
+import json
+from typing import Final, NamedTuple
+
+from adapters.amqp.names import QUEUE_NAME
+from adapters.amqp.queue_arguments import check_equal_arguments
+from adapters.amqp.v091.errors import AmqpFault, ReplyCode
+from adapters.amqp.v091.fields import Table, decode_table, encode_table
+from gateway.queues.manager import Queue
+
+_DECLARED: Final = "amqp.queue"  # attribute of a queue
+
+
+class Declaration(NamedTuple):
+    """Properties of a queue. ``exclusive``: it ends with the connection that declared it."""
+
+    durable: bool
+    exclusive: bool
+    auto_delete: bool
+    arguments: Table
+
+    def to_attributes(self, name: str) -> dict[str, str]:
+        """Return the attributes to be kept with the queue of that name."""
+        table = base64.b64encode(encode_table(self.arguments)).decode("ascii")
+        flags = [self.durable, self.exclusive, self.auto_delete]
+        text = json.dumps({"flags": flags, "arguments": table}, separators=(",", ":"))
+        return {_DECLARED: text, QUEUE_NAME: name}
+
+    @classmethod
+    def of(cls, queue: Queue) -> "Declaration | None":
+        """Return the declaration of a queue; None for one that another protocol has made."""
+        text = queue.attributes.get(_DECLARED)
+        if text is None:
+            return None
+        found = json.loads(text)
+        table, _ = decode_table(base64.b64decode(found["arguments"]))
+        durable, exclusive, auto_delete = found["flags"]
+        return cls(durable, exclusive, auto_delete, table)
+
+
+def name_of(queue: Queue) -> str:
+    """Return the name of a queue in AMQP."""
+    return queue.attributes.get(QUEUE_NAME, queue.name.name)
+
+
+def check_equal(received: Declaration, queue: Queue, resource: str) -> None:
+    """Check that a declaration repeats that of a queue. Errors: ``AmqpFault`` 405 and 406.
+
+    A queue of another protocol is taken as it is.
+    """
+    current = Declaration.of(queue)
+    if current is None:
+        return
+    if received.exclusive != current.exclusive:
+        raise locked(resource)
+    for name in ("durable", "auto_delete"):
+        new, old = getattr(received, name), getattr(current, name)
+        if new != old:
+            raise AmqpFault(
+                ReplyCode.PRECONDITION_FAILED,
+                f"inequivalent arg '{name}' for {resource}: received '{_text(new)}' but current "
+                f"is '{_text(old)}'",
+            )
+    check_equal_arguments(received.arguments, current.arguments, resource)
+
+
+def _text(value: bool) -> str:  # noqa: FBT001
+    return "true" if value else "false"
+
+
+def locked(resource: str) -> AmqpFault:
+    """Return the fault for a queue that is another connection's own."""
+    return AmqpFault(
+        ReplyCode.RESOURCE_LOCKED,
+        f"cannot obtain exclusive access to locked {resource}. It could be originally declared on "
+        "another connection or the exclusive property value does not match that of the original "
+        "declaration.",
+    )

@@ -1,0 +1,398 @@
+"""Connection of one AMQP 0-9-1 client: reads frames, hands them to channels, sends."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, Final
+
+from adapters.amqp.node import AmqpNode
+from adapters.amqp.permissions import Access
+from adapters.amqp.v091.authentication import mechanisms_offered
+from adapters.amqp.v091.channel import Channel
+from adapters.amqp.v091.channels import Channels, Handler
+from adapters.amqp.v091.errors import AmqpFault, FrameFault, ReplyCode, to_fault
+from adapters.amqp.v091.framing import (
+    HEARTBEAT,
+    HEARTBEAT_FRAME,
+    METHOD,
+    PROTOCOL_HEADER,
+    PROTOCOL_HEADERS,
+    Frame,
+    FrameReader,
+    encode_method_frame,
+    index_of,
+)
+from adapters.amqp.v091.heartbeats import Heartbeats
+from adapters.amqp.v091.methods.codec import decode_method
+from adapters.amqp.v091.methods.connection import ConnectionClose, ConnectionStart
+from adapters.amqp.v091.methods.model import Method
+from adapters.amqp.v091.publishing import ConnectionPublisher
+from adapters.amqp.v091.session import State, Tuning, check_method
+from gateway.admission import unsent_bytes
+from gateway.auth.ports import ANONYMOUS, Principal
+from gateway.budget import Intake
+from gateway.connection import Connection
+from gateway.errors import GatewayError, as_value
+from gateway.listener import Listener
+
+ConnectionHandler = Callable[["AmqpConnection", Any], Coroutine[Any, Any, None] | None]
+"""Serves a method of the class connection."""
+
+
+class AmqpConnection(Connection):
+    """A connection of one client.
+
+    Reads are held for ``room`` (for large contents), ``wal`` (the log has more than it can write),
+    ``pipelined`` (too many frames wait for an earlier one), ``writes`` and ``drain``.
+    """
+
+    access: Access
+
+    def __init__(
+        self,
+        listener: Listener,
+        node: AmqpNode,
+        connection_handlers: Mapping[type[Method], ConnectionHandler],
+        handlers: Mapping[type[Method], Handler],
+    ) -> None:
+        super().__init__(listener)
+        self.node = node
+        self._connection_handlers = connection_handlers
+        self.config = node.config
+        self.state = State.HEADER
+        self.tuning = Tuning(
+            self.config.channels_max, self.config.frame_bytes_max, self.config.heartbeat_s
+        )
+        self.principal = Principal(ANONYMOUS, "amqp", "")
+        self.user_name = ""  # as the client says it, also where nobody has to log in
+        self.is_impersonator = False
+        self.vhost = ""
+        self.namespace = ""
+        self.client_properties: dict[str, Any] = {}
+        self.client_capabilities: frozenset[str] = frozenset()
+        self.channels = Channels(self, handlers)
+        self.publisher = ConnectionPublisher(self)
+        self.control = Channel(self, 0)
+        self.holder = node.kernel.queues.new_holder()
+        self._reader = FrameReader(self.config.frame_bytes_max)
+        self._intake = Intake(node.body_budget, partial(self.guard, self._count_kept))
+        self._frames: list[Frame] = []
+        self._to_settle: list[Channel] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.heartbeats = Heartbeats(listener.now_s)
+        self._is_serving = False
+
+    # --- reading
+
+    def received(self, size_bytes: int) -> None:
+        """See ``Connection``."""
+        if self.is_closing:
+            return
+        data = self.listener.receive_buffer[:size_bytes]
+        try:
+            if self.state is State.HEADER:
+                self._receive_header(data)
+                return
+            frames = self._reader.receive(data)
+        except AmqpFault as fault:
+            self.fail(as_value(fault))
+            return
+        if not self._reader.kept_bytes:
+            self.frame_started_s = None
+        elif frames or self.frame_started_s is None:
+            self.frame_started_s = self.listener.now_s
+        self._frames += frames
+        self._serve()
+
+    def _receive_header(self, data: memoryview) -> None:
+        header = self._reader.take_protocol_header(data)
+        if header is None:
+            self.frame_started_s = self.frame_started_s or self.listener.now_s
+            return
+        if header not in PROTOCOL_HEADERS:
+            self.note("ProtocolHeader", f"{header!r} is no header of AMQP 0-9-1")
+            self.send(PROTOCOL_HEADER)
+            self.close_gently()
+            return
+        self.frame_started_s = None
+        self.state = State.START
+        mechanisms = " ".join(mechanisms_offered(self.config)).encode()
+        properties = self.node.server_properties
+        self.send_method(0, ConnectionStart(0, 9, properties, mechanisms, b"en_US"))
+        self._frames += self._reader.receive(b"")
+        self._serve()
+
+    def _serve(self) -> None:
+        """Take the frames that were read, then settle what they brought, a run at a time."""
+        if self._is_serving:
+            return
+        self._is_serving = True
+        try:
+            frames, self._frames = self._frames, []
+            for index, frame in enumerate(frames):
+                if self.is_closing:
+                    return
+                if self._must_hold():
+                    self._frames = frames[index:] + self._frames
+                    break
+                self._take(frame)
+            self._settle_all()
+        finally:
+            self._is_serving = False
+        self._count_kept()
+
+    def _must_hold(self) -> bool:
+        """Hold reads while the log has more than it can write."""
+        append_queue = self.node.kernel.broker.append_queue
+        if not append_queue.is_saturated:
+            return False
+        self.hold_reads("wal")
+        append_queue.hold(self._on_log_low)
+        return True
+
+    def _on_log_low(self) -> None:
+        self.release_reads("wal")
+
+    def released(self) -> None:
+        """See ``Connection``: take the frames that were read before."""
+        self._serve()
+
+    def _count_kept(self) -> None:
+        """Count what is kept of the peer; hold reads where that is too much."""
+        if self.is_closing:
+            return
+        kept_bytes = (
+            self._reader.kept_bytes + self.control.kept_bytes + self.channels.kept_bytes
+        )
+        is_midway = self._reader.kept_bytes > 0
+        if self._intake.count(kept_bytes, is_midway=is_midway):
+            self.release_reads("room")
+        else:
+            self.hold_reads("room")
+        pending = len(self.control.pending) + self.channels.pending_count
+        if pending > self.config.pipelined_max:
+            self.hold_reads("pipelined")
+        elif pending <= self.config.pipelined_max // 2:
+            self.release_reads("pipelined")
+        if self.state is not State.OPEN:
+            self.keep_before_login(kept_bytes + unsent_bytes(self))
+
+    # --- frames
+
+    def _take(self, frame: Frame) -> None:
+        number = frame.channel
+        channel = self.channels.find(number)
+        try:
+            if channel is not None and not channel.is_closing:
+                channel.receive(frame)
+            elif number == 0:
+                self._take_control(frame)
+            elif self.state is State.OPEN:
+                self.channels.receive_unopened(frame)
+            elif self.state is not State.CLOSING:
+                raise AmqpFault(ReplyCode.CHANNEL_ERROR, "expected 'connection' method")
+        except GatewayError as error:
+            fault = to_fault(as_value(error))
+            if fault.index == (0, 0):
+                fault.index = index_of(frame)
+            self.fail_channel(channel, fault)
+
+    def _take_control(self, frame: Frame) -> None:
+        kind, _, payload = frame
+        if kind == HEARTBEAT:
+            return
+        if kind != METHOD:
+            raise AmqpFault(ReplyCode.UNEXPECTED_FRAME, f"frame of type {kind} on channel 0")
+        if self.control.is_waiting:
+            self.control.pending.append(frame)
+            return
+        method = decode_method(payload)
+        if self.state is State.CLOSING and method.INDEX not in _CLOSES:
+            return
+        check_method(self.state, method)
+        work = self._connection_handlers[type(method)](self, method)
+        if work is not None:
+            self.control.wait_for(work, method.INDEX)
+
+    def handle(self, channel: Channel, method: Method) -> Coroutine[Any, Any, None] | None:
+        """Serve a method of an open channel. Errors: ``AmqpFault``, those of the gateway."""
+        return self.channels.handle(channel, method)
+
+    def forget_channel(self, channel: Channel) -> None:
+        """Free the number of a channel that the client has closed."""
+        self.channels.forget(channel)
+
+    def limit_frames(self, frame_bytes_max: int) -> None:
+        """Take frames up to the size that was agreed."""
+        self._reader.frame_bytes_max = frame_bytes_max
+
+    def pause_writing(self) -> None:
+        """See asyncio: the client reads slower than it is sent to."""
+        super().pause_writing()
+        self.channels.pause_consumers()
+
+    def resume_writing(self) -> None:
+        """See asyncio."""
+        super().resume_writing()
+        if self.is_writable:
+            self.channels.resume_consumers()
+
+    def receive_pending(self, channel: Channel) -> None:
+        """Take the frames that a channel kept while it waited."""
+        while channel.pending and not (channel.is_waiting or self.is_closing):
+            self._take(channel.pending.popleft())
+        self._settle_all()
+        self._count_kept()
+
+    # --- what a read has brought
+
+    def settle_soon(self, channel: Channel) -> None:
+        """Settle a channel when all frames of this read are taken."""
+        self._to_settle.append(channel)
+
+    def _settle_all(self) -> None:
+        channels, self._to_settle = self._to_settle, []
+        for channel in channels:
+            if channel.is_closing or self.is_closing:
+                continue
+            try:
+                channel.settle()
+            except GatewayError as error:
+                self.fail_channel(channel, to_fault(as_value(error)))
+
+    # --- work
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop."""
+        return self.listener.loop
+
+    def start(
+        self, channel: Channel, work: Coroutine[Any, Any, None], index: tuple[int, int]
+    ) -> None:
+        """Run ``work``, a method's; the channel goes on when it is done."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(
+            lambda done: self.guard(self._on_task_done, channel, index, done)
+        )
+
+    def _on_task_done(
+        self, channel: Channel, index: tuple[int, int], task: "asyncio.Task[None]"
+    ) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or self.is_closing:
+            return
+        error = task.exception()
+        if isinstance(error, GatewayError):
+            fault = to_fault(error)
+            fault.index = index
+            self.fail_channel(channel, fault)
+        elif error is not None:
+            raise error
+        channel.go_on()
+
+    # --- sending
+
+    def send_method(self, number: int, method: Method) -> None:
+        """Send a method on a channel."""
+        self.send(encode_method_frame(number, method))
+
+    def confirm_soon(self, channel: Channel) -> None:
+        """Send a channel's confirms at the end of this turn of the loop."""
+        self.channels.confirm_soon(channel)
+
+    # --- ending
+
+    def fail_channel(self, channel: Channel | None, fault: AmqpFault) -> None:
+        """Close the channel, or the connection where the fault is hard or there is no channel."""
+        self.note(fault.code.name, fault.reply_text)
+        if fault.is_hard or channel is None or channel.number == 0:
+            self.end(fault)
+        elif not channel.is_closing:
+            channel.fail(fault, fault.index)
+
+    def fail(self, error: GatewayError) -> None:
+        """See ``Connection``: the client gets the reply code."""
+        fault = error if isinstance(error, AmqpFault) else FrameFault(str(error))
+        self.note(type(error).__name__, str(error))
+        self.end(fault)
+
+    def end(self, fault: AmqpFault) -> None:
+        """Send connection.close and wait for its answer; before Tune, the socket is closed."""
+        if self.is_closing or self.state in {State.CLOSING, State.CLOSED}:
+            return
+        if self.state is State.HEADER:
+            self.close()
+            return
+        self.close_channels()
+        self.state = State.CLOSING
+        self.send_method(0, ConnectionClose(fault.code, fault.reply_text, *fault.index))
+        self.listener.loop.call_later(CLOSE_OK_S_MAX, self._end_closing)
+
+    def _end_closing(self) -> None:
+        if self.state is State.CLOSING:
+            self.state = State.CLOSED
+            self.close()
+
+    def close_channels(self) -> None:
+        """End all channels; what is in flight returns to its queues."""
+        self.channels.close()
+        self._frames.clear()
+
+    def closed(self) -> None:
+        """See ``Connection``."""
+        self.state = State.CLOSED
+        for task in tuple(self._tasks):
+            task.cancel()
+        self.close_channels()
+        self.node.kernel.broker.append_queue.unhold(self._on_log_low)
+        self._intake.close()
+        self.node.forget(self)
+
+    # --- deadlines
+
+    def check_deadlines(self, now_s: float) -> None:
+        """See ``Connection``; sends heartbeats, and closes a silent peer."""
+        if self.state is State.OPEN and not self.is_closing:
+            if self.heartbeats.is_due(self.bytes_sent, now_s):
+                self.send(HEARTBEAT_FRAME)
+            if self.heartbeats.is_lost(self.last_received_s, now_s) and not self._holds:
+                self.note("heartbeat", "closed: silent for two heartbeats")
+                self.close()
+        super().check_deadlines(now_s)
+
+    def overdue(self, now_s: float) -> str | None:
+        """See ``Connection``: once open, heartbeats alone bound silence."""
+        if self._intake.is_stalled(self.bytes_received, now_s, is_held=bool(self._holds)):
+            return "request_bytes_budget"
+        if self.state is not State.OPEN:
+            return super().overdue(now_s)
+        if self.stalled_s(now_s) > self.config.idle_s_max:
+            return "idle_s_max"
+        return None if self._holds else self.late(now_s)
+
+    def hurry(self) -> None:
+        """See ``Connection``: the node drains."""
+        if self.state is State.OPEN:
+            text = "broker forced connection closure"
+            self.end(AmqpFault(ReplyCode.CONNECTION_FORCED, text))
+        else:
+            self.close()
+
+    def has_unsaved_work(self) -> bool:
+        """See ``Connection``: publishes that are not confirmed."""
+        return self.channels.has_unconfirmed
+
+    def describe(self) -> dict[str, Any]:
+        """See ``Connection``."""
+        return super().describe() | {
+            "user": self.principal.name,
+            "vhost": self.vhost,
+            "channels": self.channels.count,
+            "product": str(self.client_properties.get("product", "")),
+        }
+
+
+CLOSE_OK_S_MAX: Final = 5.0
+_CLOSES: Final = frozenset({(10, 50), (10, 51)})

@@ -1,0 +1,109 @@
+"""Deliveries to a channel: by consumers and by basic.get; settling and returning them."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from adapters.amqp.v091.delivering import deliver, send_got
+from adapters.amqp.v091.methods.basic import BasicCancel, BasicGetEmpty
+from adapters.amqp.v091.ports import ChannelPort
+from adapters.amqp.v091.sources import Source, settle_delivered
+from gateway.queues.consumers import CREDIT_UNLIMITED, CancelReason
+from gateway.queues.consumers import Consumer as RegisteredConsumer
+from gateway.queues.delivered_ranges import DeliveredRange
+from gateway.queues.manager import Queue
+from gateway.queues.model import Outcome
+
+DELIVERED_BYTES_MAX: Final = 1_048_576  # of one turn
+PRIORITY: Final = "x-priority"
+
+
+class Consumer(Source):
+    """A consumer of a queue, by ``basic.consume``; the queue's registered consumer calls it."""
+
+    __slots__ = ("_registered", "channel", "prefetch_count")
+
+    def __init__(self, channel: ChannelPort, queue: Queue, tag: str, *, no_ack: bool) -> None:
+        super().__init__(queue, channel.connection.holder, tag, no_ack=no_ack)
+        self.channel = channel
+        self.prefetch_count = channel.prefetch_count
+        self._registered: RegisteredConsumer | None = None
+
+    def start(self, *, is_exclusive: bool, priority: int) -> None:
+        """Take messages. Errors: those of ``Consumers.subscribe``."""
+        self._registered = self.queue.consumers.subscribe(
+            self,
+            holder=self.holder,
+            bytes_max=DELIVERED_BYTES_MAX,
+            priority=priority,
+            is_exclusive=is_exclusive,
+            settles_at_once=self.no_ack,
+        )
+
+    def renew(self, *, channel_credit: int) -> None:
+        """Set the credit: what the prefetch leaves, and this consumer's part of the channel's."""
+        registered = self._registered
+        if registered is None or registered.is_done:
+            return
+        credit = CREDIT_UNLIMITED if self.no_ack else channel_credit
+        if self.prefetch_count and not self.no_ack:
+            credit = min(credit, max(self.prefetch_count - self.unacked_count, 0))
+        if credit != registered.credit:
+            registered.set_credit(credit)
+
+    def pause(self) -> None:
+        """Take nothing more: the socket is full."""
+        if self._registered is not None:
+            self._registered.pause()
+
+    def resume(self) -> None:
+        """Take messages again."""
+        if self._registered is not None:
+            self._registered.resume()
+
+    def on_ranges(self, ranges: Sequence[DeliveredRange]) -> None:
+        """See ``ConsumerSink``."""
+        self.channel.connection.guard(deliver, self.channel, self, ranges)
+        self.channel.renew_credit()
+
+    def on_cancelled(self, _reason: CancelReason) -> None:
+        """See ``ConsumerSink``: clients that want to know are told."""
+        channel = self.channel
+        if not channel.remove_consumer(self.tag):
+            return
+        if "consumer_cancel_notify" in channel.connection.client_capabilities:
+            channel.send(BasicCancel(self.tag, nowait=True))
+
+    def freed(self, count: int) -> None:
+        """See ``Source``."""
+        super().freed(count)
+        self.channel.renew_credit()
+
+    def cancel(self) -> None:
+        """Take nothing more; a queue with ``auto_delete`` goes with its last consumer."""
+        if self._registered is not None:
+            self._registered.cancel()
+            self.channel.connection.node.consumer_left(self.queue)
+
+
+def start_get(channel: ChannelPort, queue: Queue, *, no_ack: bool) -> None:
+    """Deliver one message as the answer to basic.get; the channel waits for it."""
+    channel.wait()
+    source = Source(queue, channel.connection.holder, no_ack=no_ack)
+    queue.receive_ranges(
+        1,
+        bytes_max=DELIVERED_BYTES_MAX,
+        on_done=partial(_on_got, channel, source),
+        holder=channel.connection.holder,
+    )
+
+
+def _on_got(channel: ChannelPort, source: Source, ranges: Sequence[DeliveredRange]) -> None:
+    if channel.is_ended:
+        settle_delivered(source, ranges, Outcome.RELEASE)
+        return
+    if ranges:
+        send_got(channel, source, ranges[0])
+    else:
+        channel.send(BasicGetEmpty())
+    channel.connection.loop.call_soon(channel.go_on)

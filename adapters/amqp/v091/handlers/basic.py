@@ -1,0 +1,135 @@
+"""The class basic: quality of service, consumers, basic.get, acknowledgements."""
+
+from typing import Final
+
+from adapters.amqp.node import queue_resource
+from adapters.amqp.v091.channel import Channel
+from adapters.amqp.v091.consuming import PRIORITY, Consumer, start_get
+from adapters.amqp.v091.errors import AmqpFault, ReplyCode
+from adapters.amqp.v091.handlers.queue import random_name
+from adapters.amqp.v091.methods.basic import (
+    BasicAck,
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicGet,
+    BasicNack,
+    BasicQos,
+    BasicQosOk,
+    BasicRecover,
+    BasicRecoverAsync,
+    BasicRecoverOk,
+    BasicReject,
+)
+from adapters.amqp.v091.sources import settle_as
+from gateway.auth.ports import Operation
+from gateway.queues.consumers import QueueInUse
+from gateway.queues.model import Outcome
+
+_TAG_PREFIX: Final = "amq.ctag-"
+
+
+def qos(channel: Channel, method: BasicQos) -> None:
+    """Set the prefetch of later consumers, or of the whole channel where it is global."""
+    if method.prefetch_size:
+        raise AmqpFault(ReplyCode.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
+    if method.global_:
+        channel.channel_prefetch_count = method.prefetch_count
+        channel.renew_credit()
+    else:
+        channel.prefetch_count = method.prefetch_count
+    channel.send(BasicQosOk())
+
+
+def consume(channel: Channel, method: BasicConsume) -> None:
+    """Start a consumer."""
+    connection = channel.connection
+    name = method.queue or channel.last_queue
+    if not name:
+        raise AmqpFault(ReplyCode.NOT_FOUND, "no previously declared queue")
+    connection.access.check_queue(Operation.READ, name)
+    queue = connection.node.get_queue(connection, name)
+    tag = method.consumer_tag or random_name(_TAG_PREFIX)
+    if tag in channel.consumers:
+        raise AmqpFault(ReplyCode.NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
+    if len(channel.consumers) >= connection.config.consumers_max:
+        raise AmqpFault(ReplyCode.RESOURCE_ERROR, "consumers_max is reached")
+    consumer = Consumer(channel, queue, tag, no_ack=method.no_ack)
+    try:
+        consumer.start(is_exclusive=method.exclusive, priority=_priority(method))
+    except QueueInUse:
+        text = f"{queue_resource(connection, name)} in exclusive use"
+        raise AmqpFault(ReplyCode.ACCESS_REFUSED, text) from None
+    channel.consumers[tag] = consumer
+    if not method.nowait:
+        channel.send(BasicConsumeOk(tag))
+    channel.renew_credit()
+
+
+def _priority(method: BasicConsume) -> int:
+    """Return the consumer's priority. Error: ``AmqpFault`` 406 where it is no number."""
+    field = method.arguments.find(PRIORITY)
+    if field is None:
+        return 0
+    if not isinstance(field.value, int) or isinstance(field.value, bool):
+        text = f"invalid arg '{PRIORITY}' for consumer: {{unacceptable_type,{field.kind}}}"
+        raise AmqpFault(ReplyCode.PRECONDITION_FAILED, text)
+    return field.value
+
+
+def cancel(channel: Channel, method: BasicCancel) -> None:
+    """End a consumer; what it has in flight stays with the channel."""
+    consumer = channel.consumers.pop(method.consumer_tag, None)
+    if consumer is not None:
+        consumer.cancel()
+    if not method.nowait:
+        channel.send(BasicCancelOk(method.consumer_tag))
+
+
+def cancel_ok(channel: Channel, _method: BasicCancelOk) -> None:
+    """Ignore the answer to a cancel that the server has sent."""
+    del channel
+
+
+def get(channel: Channel, method: BasicGet) -> None:
+    """Deliver one message, or say that there is none."""
+    connection = channel.connection
+    name = method.queue or channel.last_queue
+    if not name:
+        raise AmqpFault(ReplyCode.NOT_FOUND, "no previously declared queue")
+    connection.access.check_queue(Operation.READ, name)
+    queue = connection.node.get_queue(connection, name)
+    start_get(channel, queue, no_ack=method.no_ack)
+
+
+def ack(channel: Channel, method: BasicAck) -> None:
+    """Acknowledge messages."""
+    channel.ack(method.delivery_tag, multiple=method.multiple)
+
+
+def nack(channel: Channel, method: BasicNack) -> None:
+    """Return messages to their queues, or reject them."""
+    channel.refuse(method.delivery_tag, multiple=method.multiple, requeue=method.requeue)
+
+
+def reject(channel: Channel, method: BasicReject) -> None:
+    """Return a message to its queue, or reject it."""
+    channel.refuse(method.delivery_tag, multiple=False, requeue=method.requeue)
+
+
+def recover(channel: Channel, method: BasicRecover) -> None:
+    """Return all messages of the channel that are not acknowledged."""
+    _recover(channel, requeue=method.requeue)
+    channel.send(BasicRecoverOk())
+
+
+def recover_async(channel: Channel, method: BasicRecoverAsync) -> None:
+    """Return all messages of the channel that are not acknowledged; without an answer."""
+    _recover(channel, requeue=method.requeue)
+
+
+def _recover(channel: Channel, *, requeue: bool) -> None:
+    if not requeue:
+        raise AmqpFault(ReplyCode.NOT_IMPLEMENTED, "requeue=false")
+    settle_as(channel.unacked.take_all(), Outcome.RELEASE)

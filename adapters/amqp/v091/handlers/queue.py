@@ -1,0 +1,160 @@
+"""The class queue: declaring, deleting, binding and purging queues."""
+
+import base64
+import os
+from typing import Final
+
+from adapters.amqp.names import to_topic_name
+from adapters.amqp.node import queue_resource
+from adapters.amqp.queue_arguments import check_arguments, check_served
+from adapters.amqp.queues import Declaration, check_equal, name_of
+from adapters.amqp.v091.channel import Channel
+from adapters.amqp.v091.errors import AmqpFault, ReplyCode
+from adapters.amqp.v091.handlers.exchange import (
+    change_binding,
+    check_exists,
+    check_not_default,
+    strip_name,
+)
+from adapters.amqp.v091.methods.queue import (
+    QueueBind,
+    QueueBindOk,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+    QueueUnbind,
+    QueueUnbindOk,
+)
+from adapters.amqp.v091.publishing import to_values
+from features.routing.model import Binding, Destination, format_arguments
+from gateway.auth.ports import Operation
+from gateway.futures import await_done
+from gateway.queues.create_queue import make_queue
+from gateway.queues.manager import Queue
+from gateway.queues.model import QueueSettings
+
+_RESERVED: Final = "amq."
+_RANDOM_BYTES: Final = 16
+
+
+def random_name(prefix: str) -> str:
+    """Return a name with 22 random characters behind a prefix."""
+    random = base64.urlsafe_b64encode(os.urandom(_RANDOM_BYTES)).rstrip(b"=")
+    return prefix + random.decode("ascii")
+
+
+async def declare(channel: Channel, method: QueueDeclare) -> None:
+    """Make a queue, or check that an equal one is there."""
+    connection = channel.connection
+    name = strip_name(method.queue) or random_name("amq.gen-")
+    if method.passive:
+        queue = connection.node.get_queue(connection, name)
+    else:
+        queue = await connection.node.changes.make(_declare(channel, method, name))
+    channel.last_queue = name
+    if not method.nowait:
+        ready = queue.counts().ready
+        channel.send(QueueDeclareOk(name, ready, len(queue.consumers)))
+
+
+async def _declare(channel: Channel, method: QueueDeclare, name: str) -> Queue:
+    connection = channel.connection
+    node = connection.node
+    resource = queue_resource(connection, name)
+    wanted = Declaration(
+        method.durable and not method.exclusive,
+        method.exclusive,
+        method.auto_delete,
+        method.arguments,
+    )
+    connection.access.check_queue(Operation.CREATE, name)
+    queue = node.find_queue(connection, name)
+    if queue is not None:
+        check_equal(wanted, queue, resource)
+        return queue
+    if method.queue and name.startswith(_RESERVED):
+        text = f"queue name '{name}' contains reserved prefix 'amq.*'"
+        raise AmqpFault(ReplyCode.ACCESS_REFUSED, text)
+    check_arguments(method.arguments, resource)
+    check_served(method.arguments, resource)
+    queue = await make_queue(
+        node.kernel.queues,
+        node.kernel.topics,
+        to_topic_name(connection.namespace, name),
+        QueueSettings(lease_ms=connection.config.consumer_timeout_s * 1_000),
+        partitions=1,
+        attributes=wanted.to_attributes(name),
+    )
+    if method.exclusive:
+        node.own(connection, queue)
+    return queue
+
+
+def _name(channel: Channel, name: str) -> str:
+    """Return the queue that a method names; empty: the one declared last on the channel."""
+    if name:
+        return name
+    if not channel.last_queue:
+        raise AmqpFault(ReplyCode.NOT_FOUND, "no previously declared queue")
+    return channel.last_queue
+
+
+async def bind(channel: Channel, method: QueueBind) -> None:
+    """Bind a queue to an exchange."""
+    await change_binding(channel, _binding(channel, method), is_bound=True)
+    if not method.nowait:
+        channel.send(QueueBindOk())
+
+
+async def unbind(channel: Channel, method: QueueUnbind) -> None:
+    """Remove a binding; one that is not there is no fault."""
+    await change_binding(channel, _binding(channel, method), is_bound=False)
+    channel.send(QueueUnbindOk())
+
+
+def _binding(channel: Channel, method: QueueBind | QueueUnbind) -> Binding:
+    connection = channel.connection
+    name = _name(channel, method.queue)
+    routing_key = method.routing_key if method.queue or method.routing_key else name
+    check_not_default(method.exchange)
+    connection.access.check_queue(Operation.WRITE, name)
+    connection.access.check_exchange(Operation.READ, method.exchange)
+    queue = connection.node.get_queue(connection, name)
+    check_exists(channel, method.exchange)
+    text = format_arguments(to_values(method.arguments))
+    return Binding(method.exchange, Destination(queue.name.name), routing_key, text)
+
+
+async def purge(channel: Channel, method: QueuePurge) -> None:
+    """Drop the messages that are ready."""
+    connection = channel.connection
+    name = _name(channel, method.queue)
+    connection.access.check_queue(Operation.READ, name)
+    queue = connection.node.get_queue(connection, name)
+    count = queue.counts().ready
+    await await_done(queue.purge)
+    if not method.nowait:
+        channel.send(QueuePurgeOk(count))
+
+
+async def delete(channel: Channel, method: QueueDelete) -> None:
+    """Delete a queue; one that is not there is no fault."""
+    connection = channel.connection
+    node = connection.node
+    name = _name(channel, method.queue)
+    connection.access.check_queue(Operation.DELETE, name)
+    queue = node.find_queue(connection, name)
+    count = 0
+    if queue is not None:
+        resource = queue_resource(connection, name_of(queue))
+        count = queue.counts().ready
+        if method.if_unused and len(queue.consumers):
+            raise AmqpFault(ReplyCode.PRECONDITION_FAILED, f"{resource} in use")
+        if method.if_empty and count:
+            raise AmqpFault(ReplyCode.PRECONDITION_FAILED, f"{resource} not empty")
+        await node.delete_queue(queue)
+    if not method.nowait:
+        channel.send(QueueDeleteOk(count))

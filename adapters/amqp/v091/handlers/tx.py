@@ -1,0 +1,70 @@
+"""The class tx: publishes and settlements of a channel that take effect together."""
+
+from functools import partial
+
+from adapters.amqp.v091.channel import Channel
+from adapters.amqp.v091.errors import AmqpFault, ReplyCode, to_fault
+from adapters.amqp.v091.methods.tx import (
+    TxCommit,
+    TxCommitOk,
+    TxRollback,
+    TxRollbackOk,
+    TxSelect,
+    TxSelectOk,
+)
+from adapters.amqp.v091.sources import Source, settle_as
+from adapters.amqp.v091.transaction import Transaction
+from adapters.amqp.v091.unacked import Unacked
+from gateway.errors import StorageUnavailable
+from gateway.queues.model import Outcome
+
+
+def select(channel: Channel, _method: TxSelect) -> None:
+    """Hold back publishes and settlements from now on."""
+    if channel.confirms is not None:
+        text = "cannot switch from confirm to tx mode"
+        raise AmqpFault(ReplyCode.PRECONDITION_FAILED, text)
+    if channel.transaction is None:
+        channel.transaction = Transaction()
+    channel.send(TxSelectOk())
+
+
+def _transaction(channel: Channel) -> Transaction:
+    if channel.transaction is None:
+        text = "channel is not transactional"
+        raise AmqpFault(ReplyCode.PRECONDITION_FAILED, text)
+    return channel.transaction
+
+
+def commit(channel: Channel, _method: TxCommit) -> None:
+    """Publish and settle all that was held back; answer when it is durable."""
+    publishes, settlements = _transaction(channel).take()
+    channel.wait()
+    on_done = partial(_on_committed, channel, settlements)
+    channel.connection.publisher.publish_all(channel, publishes, on_done)
+
+
+def _on_committed(
+    channel: Channel,
+    settlements: list[tuple[Unacked[Source], Outcome]],
+    error: StorageUnavailable | None,
+) -> None:
+    if error is not None:
+        channel.unacked.put_back([one for one, _ in settlements])
+        if not channel.is_ended:
+            fault = to_fault(error)
+            fault.index = TxCommit.INDEX
+            channel.connection.fail_channel(channel, fault)
+        return
+    for one, outcome in settlements:
+        settle_as((one,), outcome)
+    if not channel.is_ended:
+        channel.send(TxCommitOk())
+        channel.go_on()
+
+
+def rollback(channel: Channel, _method: TxRollback) -> None:
+    """Forget publishes; messages in flight are in flight again, and not requeued."""
+    _, settlements = _transaction(channel).take()
+    channel.unacked.put_back([one for one, _ in settlements])
+    channel.send(TxRollbackOk())

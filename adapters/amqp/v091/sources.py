@@ -1,0 +1,64 @@
+"""Sources of deliveries, and the settling of what they have delivered."""
+
+from collections.abc import Iterable, Sequence
+
+from adapters.amqp.v091.unacked import Unacked
+from features.queue.model import SettledRange
+from gateway.errors import StorageUnavailable
+from gateway.queues.delivered_ranges import DeliveredRange
+from gateway.queues.manager import Queue
+from gateway.queues.model import Outcome
+
+
+class Source:
+    """What delivers messages of a queue to a channel: basic.get, or a consumer.
+
+    ``holder``: of the connection, for which the queue keeps them in flight.
+    """
+
+    __slots__ = ("holder", "no_ack", "queue", "tag", "unacked_count")
+
+    def __init__(
+        self, queue: Queue, holder: int, tag: str = "", *, no_ack: bool = False
+    ) -> None:
+        self.queue = queue
+        self.holder = holder
+        self.tag = tag
+        self.no_ack = no_ack
+        self.unacked_count = 0
+
+    def freed(self, count: int) -> None:
+        """Count messages that are not in flight any more."""
+        self.unacked_count -= count
+
+    def settle(self, number: int, settled: Sequence[SettledRange]) -> None:
+        """Settle messages of a partition; nobody waits for it."""
+        if not self.queue.is_gone:
+            self.queue.settle_ranges(number, settled, _ignore, holder=self.holder)
+
+
+def settle_as(unacked: Iterable[Unacked[Source]], outcome: Outcome) -> None:
+    """Settle messages with one outcome; nobody waits for it."""
+    by_lane: dict[tuple[Source, int], list[SettledRange]] = {}
+    freed: dict[Source, int] = {}
+    for _, size, source, number, first_offset, attempt in unacked:
+        offsets = range(first_offset, first_offset + size)
+        settled = SettledRange(offsets, attempt, outcome)
+        by_lane.setdefault((source, number), []).append(settled)
+        freed[source] = freed.get(source, 0) + size
+    for (source, number), ranges in by_lane.items():
+        source.settle(number, ranges)
+    for source, count in freed.items():
+        source.freed(count)
+
+
+def settle_delivered(
+    source: Source, ranges: Sequence[DeliveredRange], outcome: Outcome
+) -> None:
+    """Settle messages that the channel does not keep: without acknowledgement, or too late."""
+    for one in ranges:
+        source.settle(one.number, [SettledRange(one.offsets, one.attempt, outcome)])
+
+
+def _ignore(_counts: Sequence[int], _error: StorageUnavailable | None) -> None:
+    """Let a failed settlement be: the message is delivered again."""
