@@ -311,6 +311,8 @@ class Writer:
             self.bytes_appended += len(write.batch)
             if header.is_idempotent:
                 self._record_producer(write)
+                for further in write.further:  # of a marker
+                    self._record_producer(further)
 
     def _record_producer(self, write: Write) -> None:
         partition, header = write.partition, write.header

@@ -20,6 +20,7 @@ from gateway.errors import (
     TopicNotFound,
     as_value,
 )
+from gateway.fan_out_write import FanOutWrite
 from gateway.groups.cursors import CursorManager
 from gateway.partition import Partition
 from gateway.records.markers import Marker
@@ -165,10 +166,11 @@ class TransactionValues:
             follow(name, value)
 
     def _add_markers(self, name: TransactionalId, ending: Ending, append: AtomicAppend) -> None:
-        """Add a marker for each partition in which the transaction has written."""
+        """Add the marker of all partitions in which the transaction has written, stored once."""
         marker = Marker(
             ending.producer_id, ending.marker_epoch, ending.is_commit, self.owners.epoch(name)
         )
+        writes = []
         for ref in ending.partitions:
             partition = self._partition(ref)
             if partition is None or partition.transactions is None:
@@ -178,7 +180,14 @@ class TransactionValues:
             version = ending.value.version
             write = self._broker.prepare_marker(partition, marker, transaction_version=version)
             if write is not None:
-                append.add_write(write)
+                writes.append(write)
+        if len(writes) > 1:
+            partitions = [write.partition for write in writes]
+            append.add_write(
+                FanOutWrite(partitions, bytearray(writes[0].batch), writes[0].header)
+            )
+        elif writes:
+            append.add_write(writes[0])
 
     def _partition(self, ref: PartitionRef) -> Partition | None:
         """Return a partition; None when its topic was deleted. Error: ``NotLeader``."""

@@ -55,11 +55,32 @@ async def test_commit_is_one_append(rig: TransactionRig) -> None:
     task_result = await ending
 
     assert before[0] == 0
-    # Markers of three partitions, the offset, and the state of the id.
-    assert writer.batches_appended - before[1] == 5
+    # The marker of three partitions, the offset, and the state of the id.
+    assert writer.batches_appended - before[1] == 3
     assert task_result.state is State.COMPLETE_COMMIT
     assert [rig.seen(partition) for partition in partitions] == [[VALUE]] * 3
     assert (rig.offset(partitions[0]), rig.is_unstable(partitions[0])) == (7, False)
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+async def test_marker_of_many_partitions_is_known_after_a_restart(
+    rig: TransactionRig,
+    is_commit: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    topic = await rig.house.topic("t", 3)
+    value = await rig.init()
+    for number in range(3):
+        await rig.write(value, rig.house.broker.partition(topic, number))
+    await rig.end(value, is_commit=is_commit)
+
+    def seen() -> list[tuple[list[bytes | None], int]]:
+        partitions = [again(rig, "t", number) for number in range(3)]
+        return [(rig.seen(one), one.stable_end) for one in partitions]
+
+    before = seen()
+    await rig.restart()
+
+    assert before == seen() == [([VALUE] if is_commit else [], 2)] * 3
 
 
 async def test_abort_hides_records_and_offsets(rig: TransactionRig) -> None:
