@@ -58,13 +58,14 @@ SCRIPTS: Final = {
     "s3": "s3_backlog",
     "s4": "s4_timers",
     "s5": "s5_polls",
+    "t1": "t1_transactions",
     "shards": "shard_counts",
     "t2": "t2_group_members",
     "profile": "profile_produce",
 }
 SOAK: Final = {"compare", "shards", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"}
 GROUPS: Final = {
-    "kafka": [*(name for name in SCRIPTS if name.startswith("k")), "profile"],
+    "kafka": [*(name for name in SCRIPTS if name.startswith("k")), "t1", "profile"],
     "mqtt": [name for name in SCRIPTS if name.startswith("m")],
     "storage": [name for name in SCRIPTS if name.startswith("o")],
     "pipeline": [name for name in SCRIPTS if name.startswith("p") and name != "profile"],
