@@ -17,7 +17,7 @@ TIMEOUT_MS = 30_000
 QUIET = {
     "log_level": 0,
     "reconnect.backoff.max.ms": 200,
-    "socket.timeout.ms": 5_000,
+    "socket.timeout.ms": 10_000,
     # With "rebootstrap" librdkafka 2.16 forgets a broker that it has no connection to, and waits
     # for ever for the coordinator of a group there.
     "metadata.recovery.strategy": "none",
@@ -36,7 +36,7 @@ class TransactionLoad:
         self.committed = 0
         self._stop = threading.Event()
         self._values = count()
-        admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+        admin = AdminClient({"bootstrap.servers": bootstrap})
         made = admin.create_topics([NewTopic(topic, PARTITIONS), NewTopic(f"{topic}-in", 1)])
         for future in made.values():
             future.result(WITHIN_S)
