@@ -238,7 +238,6 @@ class ProducerStates:
                 self._release(next_sequence)
             return
         changed, writer.producers_changed = writer.producers_changed, set()
-        changed = {one for one in changed if one.moved_to is None}  # the rest was handed over
         gone, self._gone = self._gone, set()
         self._unanswered += 1
         sequence = next_sequence.to_bytes(_SEQUENCE_BYTES, "big")

@@ -325,8 +325,11 @@ class ShardedStream:
         """Move keys of some streams to their shards, a bounded number in each append."""
         pending: list[Item] = []
         size_bytes = 0
-        for key, value in [item for stream in loaded for item in stream.values.items()]:
-            stream = self._streams_by_key[key]
+        for key in [key for stream in loaded for key in stream.values]:
+            stream = self._streams_by_key.get(key)
+            value = None if stream is None else stream.get(key)
+            if stream is None or value is None:  # it was removed while others moved
+                continue
             if not self._is_misplaced(key, value, stream):
                 continue
             pending.append((key, value))

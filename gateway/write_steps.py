@@ -138,7 +138,7 @@ def take_runs(
 
 
 class Ending(Protocol):
-    """What gets the outcome of an append."""
+    """Receiver of the outcome of an append."""
 
     def done(self, error: GatewayError | None) -> None:
         """See ``Held``."""

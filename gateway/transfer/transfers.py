@@ -9,7 +9,7 @@ together, and not visible together.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
@@ -56,7 +56,6 @@ class TransferShard:
         self.waiting: Waiting = {}
         self.in_flight: defaultdict[int, set[int]] = defaultdict(set)
         self.retries: dict[int, asyncio.TimerHandle] = {}
-        self.after: defaultdict[int, list[Callable[[], None]]] = defaultdict(list)
 
 
 class Transfers:
@@ -281,16 +280,6 @@ class Transfers:
         shard = self._shards.get(source)
         return shard is not None and shard.outgoing.is_open(target)
 
-    def when_clear(self, source: int, target: int, start: Callable[[], None]) -> None:
-        """Call ``start`` when no transfer from a shard to another is open, maybe at once.
-
-        A direct append of the publisher whose transfers they are comes after them.
-        """
-        if self.is_open(source, target):
-            self._shards[source].after[target].append(start)
-        else:
-            start()
-
     # --- sending
 
     def _send_all(self, shard: TransferShard) -> None:
@@ -335,8 +324,6 @@ class Transfers:
             self._send(shard, target)
         else:
             self._look()
-            for start in shard.after.pop(target, ()):
-                start()
 
     def _retry(self, shard: TransferShard, target: int) -> None:
         shard.retries.pop(target, None)

@@ -1,10 +1,12 @@
 """Keyed state in a partition for each shard: where keys lie, and how they move to their shards."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from gateway import sharded_stream
 from gateway.coalescer import Coalescer
 from gateway.errors import StorageFull, StorageUnavailable
 from gateway.model import TopicName
@@ -13,6 +15,7 @@ from gateway.slots import shard_of_key
 from gateway.storage import OnDone
 from gateway.streams import Item
 from tests.gateway.kernel_in_memory import House, outcome, running
+from tests.support.waiting import until
 
 SHARDS = 64
 KEYS = [b"key %d" % n for n in range(2 * MOVED_PER_APPEND_MAX)]
@@ -155,3 +158,27 @@ async def test_a_move_that_is_cut_short_goes_on_at_the_next_load(
 
     assert dict(again.values) == before
     assert places(again) == {key: [shard_of_key(key, then)] for key in KEYS}
+
+
+async def test_a_key_that_is_removed_while_others_move_stays_removed(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own shard is served while the shard that still has it is being opened."""
+    house.shard_count = 1
+    await house.restart()
+    keys = KEYS[:20]
+    await put(await opened(house), *((key, b"v") for key in keys))
+    monkeypatch.setattr(sharded_stream, "MOVED_PER_APPEND_MAX", 1)
+    house.shard_count = SHARDS
+    await house.restart()
+    stream = await ShardedStream.open("__cursors", house.broker, house.topics, house.clock)
+    await stream.load_shards(range(1, SHARDS))
+    last = next(key for key in reversed(keys) if shard_of_key(key, SHARDS))
+    loading = asyncio.create_task(stream.load_shards([0]))
+    await until(lambda: stream.moved > 0)
+
+    await put(stream, (last, None))
+    await loading
+
+    assert stream.get(last) is None
+    assert set(stream.values) == set(keys) - {last}

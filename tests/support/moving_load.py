@@ -18,6 +18,7 @@ PARTITIONS: Final = 8
 MQTT_TOPICS: Final = 8
 MQTT_SUBSCRIBERS: Final = ("subscriber-0", "subscriber-1")
 FIFO_GROUPS: Final = 6
+BACKLOG_MAX: Final = 500  # messages of queues that are sent and have not come
 QUEUES: Final = ("work", "work.fifo")
 REJECTED: Final = "rejected"
 DEAD: Final = "dead"
@@ -223,6 +224,9 @@ class MovingLoad:
         for at in itertools.count():
             if self._is_stopping.is_set():
                 return
+            while len(history.sends) - len(history.deliveries) > BACKLOG_MAX:
+                if self._is_stopping.wait(_LOOK_AGAIN_S):
+                    return
             value = f"{queue}/{at}"
             group = f"g{at % FIFO_GROUPS}" if queue.endswith(".fifo") else ""
             params: dict[str, Any] = {}
