@@ -7,10 +7,14 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
+from adapters.sqs.messages.outgoing import OutgoingMessage
+from adapters.sqs.messages.sending import send
+from gateway.errors import NotLeader
 from gateway.model import TopicName
 from gateway.placement import shard_of
 from tests.support.sqs_raw import JsonClient
 from tests.support.two_nodes import HOSTS, TwoNodes
+from tests.support.waiting import wait_until
 
 MOVING: Final = "moving.fifo"
 OTHERS: Final = [f"other-{n}.fifo" for n in range(8)]
@@ -77,6 +81,34 @@ def test_an_id_that_another_node_took_is_a_duplicate_after_the_return(clients: C
     assert clients.send(FIRST, MOVING, "one again", "id-1") == before
     got = clients.receive(FIRST, MOVING, "try-1", MaxNumberOfMessages=10)
     assert [message["Body"] for message in got] == ["one", "two"]
+
+
+def test_a_send_is_answered_when_its_queue_leaves_as_the_window_is_read(
+    clients: Clients,
+) -> None:
+    nodes, shard = clients.nodes, clients.shard(MOVING)
+    node = nodes.adapter(FIRST, "sqs").node
+    answers: list[object] = []
+    sent: list[OutgoingMessage] = []
+
+    def begin() -> None:
+        queue = nodes.kernels[FIRST].queues.find(TopicName("default", MOVING))
+        assert queue is not None
+        rules = node.messages.rules_of(queue)
+        window = node.messages.window_of(queue)
+        assert not window.is_ready
+        window.when_ready(lambda _error: nodes.placements[FIRST].give([shard]))
+        for body in (b"one", b"two"):
+            message = OutgoingMessage(body, b"g")
+            message.dedup_id = body.decode()
+            sent.append(message)
+        send(node, queue, rules, sent, lambda _messages, error: answers.append(error))
+
+    nodes.call(begin)
+
+    wait_until(lambda: len(answers) == len(sent), within_s=60, what="the sends are answered")
+    assert [type(answer) for answer in answers] == [NotLeader, NotLeader]
+    assert nodes.faults == []
 
 
 def test_receive_attempts_are_forgotten_of_the_queue_that_leaves_only(

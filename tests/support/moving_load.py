@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
 
 from tests.support.history import History, Operation, Outcome
 from tests.support.mqtt_moving import MovingPublisher, MovingSubscriber, client_beside
@@ -43,11 +44,23 @@ _ENDS_S_MAX: Final = 120.0
 _DELAYED_EVERY: Final = 4  # messages of the queue without an order
 
 
-class MovingLoad:
-    """Clients in threads, from ``start`` until ``finish``, which lets readers take the rest."""
+class LostAnswer(Exception):
+    """A node was killed before it answered."""
 
-    def __init__(self, nodes: TwoNodes) -> None:
+
+class MovingLoad:
+    """Clients in threads, from ``start`` until ``finish``, which lets readers take the rest.
+
+    With ``are_killed`` nodes may be killed: then there is no MQTT, whose sessions stay with a node,
+    and a request without an answer is repeated where that is no new message.
+    """
+
+    def __init__(self, nodes: TwoNodes, *, are_killed: bool = False) -> None:
+        self._are_killed = are_killed
         self.kafka, self.mqtt, self.sqs = History(), History(), History()
+        self.histories = (
+            [self.kafka, self.sqs] if are_killed else [self.kafka, self.mqtt, self.sqs]
+        )
         self.dead = History()
         """Messages of a queue that rejects all of them, and their dead letters."""
         self._nodes = nodes
@@ -60,7 +73,10 @@ class MovingLoad:
             *(lambda queue=queue: self._send(self.sqs, queue) for queue in QUEUES),
             lambda: self._send(self.dead, REJECTED),
         ]
-        self._publishers, self._subscribers = self._mqtt_clients()
+        self._publishers: list[MovingPublisher] = []
+        self._subscribers: list[MovingSubscriber] = []
+        if not are_killed:
+            self._publishers, self._subscribers = self._mqtt_clients()
         readers = [
             *(lambda queue=queue: self._receive(self.sqs, queue) for queue in QUEUES),
             self._reject,
@@ -175,10 +191,19 @@ class MovingLoad:
                     where = f"orders-{partition.partition}"
                     self.kafka.take("reader", where, record.value, offset=record.offset)
             if found:
-                await consumer.commit()
+                await self._commit(consumer)
         ends = {one: await consumer.position(one) for one in consumer.assignment()}
+        if self._are_killed:  # the last commit may have had no answer
+            await consumer.commit()
         for partition, end in ends.items():
             assert await consumer.committed(partition) == (end or None), partition
+
+    async def _commit(self, consumer: AIOKafkaConsumer) -> None:
+        try:
+            await consumer.commit()
+        except KafkaError:
+            if not self._are_killed:
+                raise
 
     # --- MQTT
 
@@ -235,11 +260,15 @@ class MovingLoad:
             elif at % _DELAYED_EVERY == 0:
                 params = {"DelaySeconds": 1}
             send = history.send(f"sender-{queue}", queue, value, group=group)
-            self._call(clients, "SendMessage", QueueUrl=queue, MessageBody=value, **params)
+            params |= {"QueueUrl": queue, "MessageBody": value}
+            try:
+                self._call(clients, "SendMessage", is_repeated=bool(group), **params)
+            except LostAnswer:
+                continue  # it is sent, or not
             history.end(send, Outcome.OK)
 
     def _messages(self, clients: "itertools.cycle[JsonClient]", queue: str) -> Any:
-        params = {"MaxNumberOfMessages": 10, "WaitTimeSeconds": 1}
+        params: dict[str, Any] = {"MaxNumberOfMessages": 10, "WaitTimeSeconds": 1}
         found = self._call(clients, "ReceiveMessage", QueueUrl=queue, **params)
         return found.get("Messages", ())
 
@@ -285,9 +314,17 @@ class MovingLoad:
         return itertools.cycle(clients)
 
     def _call(
-        self, clients: "itertools.cycle[JsonClient]", action: str, **params: Any
+        self,
+        clients: "itertools.cycle[JsonClient]",
+        action: str,
+        *,
+        is_repeated: bool = True,
+        **params: Any,
     ) -> dict[str, Any]:
-        """Ask the nodes in turn until one serves the queue."""
+        """Ask the nodes in turn until one serves the queue.
+
+        Error: ``LostAnswer``, unless the request is repeated then.
+        """
         answers: list[dict[str, Any]] = []
 
         def is_served() -> bool:
@@ -297,7 +334,10 @@ class MovingLoad:
                 if error.status != 503:
                     raise
             except Gone as error:
-                raise AssertionError(action) from error
+                if not self._are_killed:
+                    raise AssertionError(action) from error
+                if not is_repeated and "ConnectionRefused" not in str(error):
+                    raise LostAnswer(action) from error
             return bool(answers)
 
         wait_until(is_served, within_s=_ENDS_S_MAX, what=f"{action} is served", every_s=0.001)

@@ -9,17 +9,20 @@ import asyncio
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, cast
 from unittest.mock import patch
 
 from gateway import main
 from gateway.clock import SystemClock
 from gateway.config.loader import load_settings
+from gateway.errors import GatewayError, StorageUnavailable
 from gateway.kernel import Kernel
 from gateway.placement import Node
 from gateway.shards.in_process import InProcessLink
+from gateway.storage import Entry, OnDone
 from gateway.testing.placement import SettablePlacement
 from gateway.testing.ports import free_port
 from storage_adapters.memory import MemoryStorage
@@ -37,9 +40,24 @@ class _SharedStorage:
     def __init__(self, storage: MemoryStorage, *, is_first: bool) -> None:
         self._storage = storage
         self._is_first = is_first
+        self._is_dead = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._storage, name)
+
+    def enqueue(
+        self, entries: Sequence[Entry], on_done: OnDone, *, reserved: bool = False
+    ) -> None:
+        if self._is_dead:
+            raise StorageUnavailable("the node was killed")
+        self._storage.enqueue(entries, partial(self._done, on_done), reserved=reserved)
+
+    def _done(self, on_done: OnDone, error: StorageUnavailable | None) -> None:
+        on_done(StorageUnavailable("the node was killed") if self._is_dead else error)
+
+    def die(self) -> None:
+        """Refuse all appends; what was on its way is stored, and the node is not told so."""
+        self._is_dead, self._is_first = True, False
 
     async def open(self, host: Any) -> None:
         if self._is_first:
@@ -48,6 +66,11 @@ class _SharedStorage:
     async def close(self) -> None:
         if self._is_first:
             await self._storage.close()
+
+
+def _abort(connections: Collection[Any]) -> None:
+    for connection in tuple(connections):
+        connection.transport.abort()
 
 
 class _Node(main._Node):
@@ -76,11 +99,12 @@ class TwoNodes:
         second = SettablePlacement(SHARDS, epoch=5, node=_NODES[1], other=_NODES[0])
         second.share_epochs(first)
         second.give(range(SHARDS))
-        self.placements = (first, second)
-        self.kernels: tuple[Kernel, Kernel]
-        self._nodes: list[_Node] = []
+        self.placements = [first, second]
+        self.kernels: list[Kernel]
+        self._nodes: list[_Node]
+        self._stacks = [AsyncExitStack(), AsyncExitStack()]
         self._thread = threading.Thread(target=self._run, name="nodes")
-        self._started: Future[tuple[Kernel, Kernel]] = Future()
+        self._started: Future[None] = Future()
         self._loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
         self.faults: list[Mapping[str, Any]] = []
@@ -88,7 +112,7 @@ class TwoNodes:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self.kernels = self._started.result(STARTED_WITHIN_S)
+        self._started.result(STARTED_WITHIN_S)
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -125,6 +149,41 @@ class TwoNodes:
         await target.broker.shards.settled()
         assert all(map(target.broker.shards.is_open, shards))
 
+    def kill(self, index: int) -> None:
+        """Kill a node: its clients lose their connections, and the other has all shards."""
+        work = self._kill(index)
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(STARTED_WITHIN_S)
+
+    async def _kill(self, index: int) -> None:
+        node, survivor = self._nodes[index], 1 - index
+        node.shared.die()
+        self._link.leave(_NODES[index].node_id)
+        adapters: Any = node._adapters.values()
+        listeners = [one for adapter in adapters for one in adapter.listeners]
+        for listener in listeners:
+            listener._server.close()
+            _abort(listener.connections)
+        with suppress(GatewayError):  # what a stop would write is refused
+            await self._stacks[index].aclose()
+        for listener in listeners:  # which were accepted meanwhile
+            _abort(listener.connections)
+        lost = [one for one in range(SHARDS) if not self.placements[survivor].owns(one)]
+        self.placements[survivor].take(lost)
+        await self.kernels[survivor].broker.shards.settled()
+
+    def restart(self, index: int) -> None:
+        """Start a node that was killed; it owns nothing until shards are moved to it."""
+        work = self._restart(index)
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(STARTED_WITHIN_S)
+
+    async def _restart(self, index: int) -> None:
+        other = self.placements[1 - index]
+        placement = SettablePlacement(SHARDS, node=_NODES[index], other=_NODES[1 - index])
+        placement._owners = [_NODES[1 - index]] * SHARDS
+        placement.share_epochs(other)
+        self.placements[index] = placement
+        await self._start(self._nodes[index].shared._storage, index)
+
     def _run(self) -> None:
         asyncio.run(self._serve())
 
@@ -134,29 +193,33 @@ class TwoNodes:
         self._stop = asyncio.Event()
         config = MemoryStorage.Config(bytes_max=1 << 30, reserve_bytes=0)
         storage = MemoryStorage(config, data_dir=self._folder, clock=SystemClock())
+        self._link = InProcessLink()
+        self._nodes, self.kernels = cast("Any", [None, None]), cast("Any", [None, None])
         try:
             async with AsyncExitStack() as stack:
-                first = await self._start(stack, storage, 0)
-                second = await self._start(stack, storage, 1)
-                link = InProcessLink()
-                for node, kernel in zip(_NODES, (first, second), strict=True):
-                    link.join(node.node_id, kernel.broker.shard_calls)
-                    kernel.broker.shard_calls.link = link
-                self._started.set_result((first, second))
+                for index in (0, 1):
+                    stack.push_async_callback(self._close, index)
+                    await self._start(storage, index)
+                self._started.set_result(None)
                 await self._stop.wait()
         except BaseException as error:
             if not self._started.done():
                 self._started.set_exception(error)
             raise
 
-    async def _start(self, stack: AsyncExitStack, storage: MemoryStorage, index: int) -> Kernel:
-        node = _Node(self._settings(index))
-        node.shared = _SharedStorage(storage, is_first=index == 0)
-        self._nodes.append(node)
+    async def _close(self, index: int) -> None:
+        await self._stacks[index].aclose()
+
+    async def _start(self, storage: MemoryStorage, index: int) -> None:
+        node = self._nodes[index] = _Node(self._settings(index))
+        stack = self._stacks[index] = AsyncExitStack()
+        node.shared = _SharedStorage(storage, is_first=not storage.incarnation)
         placement = self.placements[index]
         with patch.object(main, "SingleNode", lambda *_args, **_keys: placement):
             await node._start(stack)
-        return node.kernel
+        self.kernels[index] = node.kernel
+        node.kernel.broker.shard_calls.link = self._link
+        self._link.join(_NODES[index].node_id, node.kernel.broker.shard_calls)
 
     def _settings(self, index: int) -> Any:
         file = self._folder / f"node-{index}.toml"

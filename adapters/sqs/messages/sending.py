@@ -137,8 +137,12 @@ def _send_fifo(
             found.waiters.append(answer)
         else:
             run = RecordRun(message.key, (message.body,), message.headers, now_unix_ms)
-            first = _FirstSend(ids, known_by, queue.partition_for(message.key), run, answer)
-            first.send(node)
+            try:
+                partition = queue.partition_for(message.key)
+            except GatewayError as error:  # it has left while the window was read
+                answer(None, as_value(error))
+                continue
+            _FirstSend(ids, known_by, partition, run, answer).send(node)
 
 
 def _on_ready(
