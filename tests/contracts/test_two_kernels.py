@@ -28,6 +28,7 @@ from tests.support.waiting import wait_until
 
 MOVED_TOGETHER_MAX = 8
 SENDS_BETWEEN_MOVES = 5
+KILLS = 6
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def test_nothing_is_lost_doubled_or_out_of_order(nodes: TwoNodes, moves: int) ->
     check_queues(load.dead, dead_letters={REJECTED: DEAD}).raise_problems()
     assert Counter(one.value for one in load.dead.deliveries) == Counter(list(load.dead.sends))
     assert sum(one.queues._context.transfers.applied for one in nodes.kernels) > 0
-    for history in (load.kafka, load.mqtt, load.sqs):
+    for history in load.histories:
         assert len(history.sends) > moves
     assert nodes.faults == [], nodes.faults[0]
 
@@ -67,11 +68,10 @@ def _let_send(load: MovingLoad) -> None:
     """Wait until each protocol's clients were answered some more."""
 
     def answered() -> list[int]:
-        histories = (load.kafka, load.mqtt, load.sqs)
         return [
             sum(send.outcome is Outcome.OK for send in list(one.sends.values())[-64:])
             + len(one.sends)
-            for one in histories
+            for one in load.histories
         ]
 
     before = answered()
@@ -84,3 +84,24 @@ def _let_send(load: MovingLoad) -> None:
         )
 
     wait_until(are_more, within_s=60, what="all clients are answered", every_s=0.002)
+
+
+def test_a_killed_node_loses_and_doubles_nothing(nodes: TwoNodes) -> None:
+    """Its shards go to the other node, and come back after a restart, again and again."""
+    load = MovingLoad(nodes, are_killed=True)
+    load.start()
+    try:
+        for turn in range(KILLS):
+            victim = turn % 2
+            nodes.move(range(0, SHARDS, 2), to=1 - victim)
+            _let_send(load)
+            nodes.kill(victim)
+            _let_send(load)
+            nodes.restart(victim)
+    finally:
+        load.finish()
+
+    check_partitions(load.kafka).raise_problems()
+    check_queues(load.sqs).raise_problems()
+    check_queues(load.dead, dead_letters={REJECTED: DEAD}).raise_problems()
+    assert nodes.faults == [], nodes.faults[0]
