@@ -41,6 +41,7 @@ attempts_max = 1
 dead_letter_topic = "{DEAD}"
 """
 _ENDS_S_MAX: Final = 120.0
+_LOOK_AGAIN_S: Final = 0.02
 _DELAYED_EVERY: Final = 4  # messages of the queue without an order
 
 
