@@ -8,7 +8,7 @@ from gateway.errors import OutOfOrderSequence
 from gateway.futures import await_done
 from gateway.model import TopicName
 from gateway.partition import Partition
-from gateway.producers import PRODUCERS_TOPIC, ProducerStates
+from gateway.producers import PRODUCERS_TOPIC, ProducerStates, open_producers
 from gateway.sharded_stream import ShardedStream
 from gateway.testing.placement import SettablePlacement
 from gateway.writer import Duplicate, Write
@@ -20,7 +20,7 @@ SHARDS = 8
 
 
 async def states(house: House) -> ProducerStates:
-    stream = await ShardedStream.open(PRODUCERS_TOPIC, house.broker, house.topics, house.clock)
+    stream = await open_producers(house.broker, house.topics, house.clock)
     found = ProducerStates(stream, house.broker, house.topics, house.clock, BrokerConfig())
     await found.load()
     return found
