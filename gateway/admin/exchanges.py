@@ -44,6 +44,7 @@ class NewExchange(FrozenConfig):
     arguments: dict[str, Any] = Field(default_factory=dict)
     auto_delete: bool = False
     internal: bool = False
+    durable: bool = True
 
 
 class BindingText(FrozenConfig):
@@ -90,6 +91,7 @@ def _exchange_routes(state: AdminState) -> list[Path]:
                     body.arguments,
                     auto_delete=body.auto_delete,
                     is_internal=body.internal,
+                    is_durable=body.durable,
                 )
             return JSONResponse(_view(kernel.exchanges, name), 201 if made else 200)
         found = kernel.exchanges.exchanges(namespace)
@@ -220,6 +222,7 @@ def _view(exchanges: Exchanges, name: ExchangeName) -> dict[str, Any]:
         "arguments": json.loads(format_arguments(exchange.arguments)),
         "auto_delete": row is not None and row.auto_delete,
         "internal": row is not None and row.is_internal,
+        "durable": row is None or row.is_durable,
         "bindings": exchanges.binding_count_of(name),
     }
 

@@ -77,6 +77,9 @@ def create(  # noqa: PLR0913 - one argument per option
     internal: Annotated[
         bool, typer.Option("--internal", help="Take messages from other exchanges only.")
     ] = False,
+    transient: Annotated[
+        bool, typer.Option("--transient", help="Delete it when the node stops.")
+    ] = False,
 ) -> None:
     """Create an exchange; an equal one that is there is no error."""
     found = parse_pairs(arguments)
@@ -88,6 +91,7 @@ def create(  # noqa: PLR0913 - one argument per option
         "arguments": found,
         "auto_delete": auto_delete,
         "internal": internal,
+        "durable": not transient,
     }
     client.send("POST", "exchanges", body=body)
     say(f"exchange {name} of type {kind} is there")

@@ -76,7 +76,7 @@ def _queue(queue: Queue) -> QueueEntry:
 def _exchanges(kernel: Kernel, namespace: str) -> Iterator[ExchangeEntry]:
     for one in kernel.exchanges.exchanges(namespace):
         row = kernel.exchanges.row(ExchangeName(namespace, one.name))
-        if row is None or one.name.startswith(RESERVED):
+        if row is None or not row.is_durable or one.name.startswith(RESERVED):
             continue
         yield _exchange(
             one, row.arguments, auto_delete=row.auto_delete, internal=row.is_internal

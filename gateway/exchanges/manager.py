@@ -159,9 +159,11 @@ class Exchanges:
         *,
         auto_delete: bool = False,
         is_internal: bool = False,
+        is_durable: bool = True,
     ) -> bool:
         """Make an exchange unless an equal one is there; say whether it was made.
 
+        One that is not durable is gone after a restart.
         Type, flags and alternate exchange decide whether they are equal. Errors:
         ``ExchangeExists`` for one that differs; ``InvalidExchange``, ``InvalidRequest``,
         ``PolicyViolation`` for a reserved name, ``Overloaded``, ``StorageUnavailable``.
@@ -171,7 +173,7 @@ class Exchanges:
         kind = check_exchange(type_name, found)
         text = self._checked_text(found)
         row = ExchangeRow(
-            name, kind.value, text, auto_delete, is_internal, self._clock.unix_ms()
+            name, kind.value, text, auto_delete, is_internal, self._clock.unix_ms(), is_durable
         )
         return await self._changes.make(self._declare(row))
 
@@ -208,7 +210,8 @@ class Exchanges:
             raise Overloaded(
                 f"there are exchange.exchanges_max, {self.config.exchanges_max}, exchanges"
             )
-        await self._metadata.put_exchange(row)
+        if row.is_durable:
+            await self._metadata.put_exchange(row)
         self._keep(row)
         return True
 
@@ -221,7 +224,8 @@ class Exchanges:
         router = self._router(name.namespace)
         if if_unused and router.bindings_from(name.name):
             raise ExchangeInUse(f"exchange {name.name!r} in use")
-        await self._metadata.delete_exchange(name)
+        if self._rows[name].is_durable:
+            await self._metadata.delete_exchange(name)
         del self._rows[name]
         removed = router.remove(name.name)
         self._binding_count -= len(removed)
@@ -255,7 +259,8 @@ class Exchanges:
             raise Overloaded(
                 f"there are exchange.bindings_max, {self.config.bindings_max}, bindings"
             )
-        await self._metadata.add_binding(_to_row(namespace, binding, topic))
+        if self._is_stored(namespace, binding):
+            await self._metadata.add_binding(_to_row(namespace, binding, topic))
         if topic is not None and self._topics.by_uuid(topic.uuid) is not topic:
             raise TopicNotFound(f"topic {binding.destination.name} was deleted")
         self._routers.setdefault(namespace, router).bind(binding)
@@ -269,7 +274,8 @@ class Exchanges:
         if not router.has(binding):
             raise BindingNotFound("no such binding")
         topic = self._destination(namespace, binding.destination)
-        await self._metadata.delete_binding(_to_row(namespace, binding, topic))
+        if self._is_stored(namespace, binding):
+            await self._metadata.delete_binding(_to_row(namespace, binding, topic))
         router.unbind(binding)
         self._binding_count -= 1
         for name in self._unused(namespace, [binding]):
@@ -284,6 +290,14 @@ class Exchanges:
         if topic.is_internal:
             raise PolicyViolation(f"topic {destination.name} is internal")
         return topic
+
+    def _is_stored(self, namespace: str, binding: Binding) -> bool:
+        """Return whether a binding outlives the process: both of its ends do."""
+        ends = [binding.source]
+        if binding.destination.is_exchange:
+            ends.append(binding.destination.name)
+        rows = [self._rows.get(ExchangeName(namespace, name)) for name in ends]
+        return all(row is None or row.is_durable for row in rows)
 
     def _get(self, name: ExchangeName) -> Exchange:
         if name.name == DEFAULT_EXCHANGE:
@@ -364,6 +378,7 @@ def _check_equal(known: ExchangeRow, row: ExchangeRow) -> None:
         ("type", known.type, row.type),
         ("auto_delete", known.auto_delete, row.auto_delete),
         ("internal", known.is_internal, row.is_internal),
+        ("durable", known.is_durable, row.is_durable),
         (
             ALTERNATE_EXCHANGE,
             parse_arguments(known.arguments).get(ALTERNATE_EXCHANGE),

@@ -12,7 +12,10 @@ class ExchangeName(NamedTuple):
 
 
 class ExchangeRow(NamedTuple):
-    """Stored exchange. ``arguments`` is the text of ``features.routing.model``."""
+    """Exchange. ``arguments`` is the text of ``features.routing.model``.
+
+    One that is not durable is not stored: it ends with the process, and so do its bindings.
+    """
 
     name: ExchangeName
     type: str
@@ -20,6 +23,7 @@ class ExchangeRow(NamedTuple):
     auto_delete: bool
     is_internal: bool
     created_unix_ms: int
+    is_durable: bool = True
 
 
 class BindingRow(NamedTuple):

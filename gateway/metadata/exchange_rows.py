@@ -33,6 +33,7 @@ def put_exchange(connection: Connection, row: ExchangeRow) -> None:
     """Insert or replace an exchange; its bindings stay."""
     connection.execute(delete(EXCHANGES).where(_is_named(row.name)))
     values = row._asdict()
+    del values["is_durable"]  # all that are stored are
     connection.execute(insert(EXCHANGES).values(values | row.name._asdict()))
 
 

@@ -53,6 +53,7 @@ async def test_the_way_of_an_exchange(setup: Setup) -> None:
         "arguments": {"alternate-exchange": "amq.fanout"},
         "auto_delete": False,
         "internal": False,
+        "durable": True,
         "bindings": 0,
     }
     assert await ask(setup, "POST", "exchanges", body=body) == made

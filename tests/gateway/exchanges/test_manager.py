@@ -82,6 +82,29 @@ async def test_exchanges_and_bindings_are_there_after_a_restart(house: House) ->
     assert (await open_exchanges(house)).binding_count == 1
 
 
+async def test_an_exchange_that_is_not_durable_ends_with_the_process(house: House) -> None:
+    exchanges = await open_exchanges(house)
+    await house.topic("t")
+    gone = ExchangeName("default", "gone")
+    await exchanges.declare(gone, "fanout", is_durable=False)
+    with pytest.raises(ExchangeExists, match="durable"):
+        await exchanges.declare(gone, "fanout")
+    await exchanges.declare(LOGS, "fanout")
+    to_gone = Binding("logs", Destination("gone", is_exchange=True))
+    for binding in (to_topic("gone", "t"), to_gone, to_topic("logs", "t")):
+        await exchanges.bind("default", binding)
+    assert routed(exchanges, "gone") == ["t"]
+    await exchanges.unbind("default", to_gone)
+    await exchanges.bind("default", to_gone)
+
+    exchanges = await open_exchanges(house)
+
+    assert exchanges.find(gone) is None
+    assert exchanges.bindings("default") == [to_topic("logs", "t")]
+    await exchanges.declare(gone, "direct", is_durable=False)
+    await exchanges.delete(gone)
+
+
 async def test_an_equal_declaration_is_no_error_and_another_one_is(house: House) -> None:
     exchanges = await open_exchanges(house)
     assert await exchanges.declare(LOGS, "topic", {"alternate-exchange": "a", "x-other": 1})
