@@ -121,6 +121,8 @@ class ResourceType:
     GROUP: ClassVar["ResourceType"]
     CLUSTER: ClassVar["ResourceType"]
     TRANSACTIONAL_ID: ClassVar["ResourceType"]
+    EXCHANGE: ClassVar["ResourceType"]
+    """Exchanges. AMQP's "configure" is to create and delete one; "read" is to bind to it."""
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -144,11 +146,13 @@ ResourceType.TOPIC = ResourceType("topic", _ALL_KINDS, has_namespaces=True)
 ResourceType.GROUP = ResourceType("group", _ALL_KINDS)
 ResourceType.CLUSTER = ResourceType("cluster", _ALL_KINDS, is_cluster=True)
 ResourceType.TRANSACTIONAL_ID = ResourceType("transactional_id", _ALL_KINDS)
+ResourceType.EXCHANGE = ResourceType("exchange", _ALL_KINDS, has_namespaces=True)
 KERNEL_TYPES: Final = (
     ResourceType.TOPIC,
     ResourceType.GROUP,
     ResourceType.CLUSTER,
     ResourceType.TRANSACTIONAL_ID,
+    ResourceType.EXCHANGE,
 )
 
 

@@ -35,8 +35,8 @@ What = Annotated[
 Resource = Annotated[
     str,
     typer.Argument(
-        help="Type of the resource: topic, group, cluster, transactional_id, mqtt_topic, or one "
-        "of a plug-in."
+        help="Type of the resource: topic, group, cluster, transactional_id, exchange, "
+        "mqtt_topic, or one of a plug-in."
     ),
 ]
 Name = Annotated[

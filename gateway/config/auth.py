@@ -34,7 +34,7 @@ class AuthRule(FrozenConfig):
     resource: str = Field(
         default="topic",
         description="Type of the resource: `topic`, `group`, `cluster`, `transactional_id`, "
-        "`mqtt_topic`, or a type that a plug-in has.",
+        "`exchange`, `mqtt_topic`, or a type that a plug-in has.",
     )
     pattern: str = Field(
         default="any",

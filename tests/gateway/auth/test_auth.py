@@ -256,6 +256,28 @@ async def test_static_rules_stand_beside_stored_ones(
     assert may(book, BOB, Operation.WRITE, "tx")
 
 
+async def test_rules_of_exchanges_are_apart_from_those_of_topics(
+    metadata: SqlMetadata, users: StoredUsers
+) -> None:
+    allowed = AuthRule(
+        principal="alice",
+        operation="write",
+        resource="exchange",
+        pattern="prefix",
+        name="events",
+        effect="allow",
+    )
+    book = await rule_book(metadata, users, allowed)
+
+    def may_write(kind: ResourceType, name: str) -> bool:
+        return book.allows(ALICE, Operation.WRITE, kind, name)
+
+    assert may_write(ResourceType.EXCHANGE, "events.orders")
+    assert not may_write(ResourceType.EXCHANGE, "events-old/x")
+    assert not book.allows(ALICE, Operation.ALTER, ResourceType.EXCHANGE, "events.orders")
+    assert not book.allows(BOB, Operation.WRITE, ResourceType.EXCHANGE, "events.orders")
+
+
 def test_a_static_rule_means_what_it_says() -> None:
     config = AuthRule(
         principal="bob",
