@@ -35,6 +35,7 @@ from gateway.records.record_run import RecordRun
 from gateway.topics.manager import TopicManager
 from storage_adapters.segment_log.adapter import SegmentLog
 from storage_adapters.segment_log.config import SegmentLogConfig
+from tests.crash.queue_consumer import PushedWork
 from tests.support.storage_host import TopicsHost
 
 LEASE_MS = 300
@@ -98,6 +99,7 @@ class Node(TopicsHost):
     async def load(self) -> None:
         say("ready")
         first = int.from_bytes(os.urandom(4), "big") << 32
+        PushedWork(self.work, say, self.queues.new_holder)
         await asyncio.gather(self.send(first), self.work_on(), self.work_on())
 
     async def send(self, first: int) -> None:

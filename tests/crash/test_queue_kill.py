@@ -13,12 +13,15 @@ import pytest
 
 from gateway.testing.process import Program
 from tests.crash.kill_schedule import how_often
+from tests.crash.queue_consumer import CREDIT
 from tests.crash.queue_program import ROUND_COUNT
 from tests.support.gateway import ROOT
 
 ROUNDS = 5
 LINES_BETWEEN_KILLS_MAX = 2_000
 PROGRESS_S_MAX = 60
+RECEIVED_AT_ONCE = 10
+CONSUMED_AT_ONCE = 4 * CREDIT  # its credit is granted again before the journal has answered
 
 pytestmark = pytest.mark.crash
 
@@ -106,7 +109,8 @@ def _check(lines: list[str], drained: list[str]) -> None:
     untold = {number for number in missing if handed_out[number]}
     assert missing == untold, f"{len(missing - untold)} lost before anybody had them"
     kills = len([line for line in lines if line.startswith("ready")])
-    assert len(untold) <= kills * 2 * 10, f"{len(untold)} lost: more than were being settled"
+    at_once = 2 * RECEIVED_AT_ONCE + CONSUMED_AT_ONCE
+    assert len(untold) <= kills * at_once, f"{len(untold)} lost: more than were being settled"
     assert acked
     assert moved
     assert any(max(counted) > 1 for counted in attempts.values())
