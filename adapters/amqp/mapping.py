@@ -13,13 +13,17 @@ import json
 from decimal import Decimal
 from typing import Final
 
+from adapters.amqp.deaths import with_deaths
 from adapters.amqp.v091.errors import AmqpFault, ReplyCode
 from adapters.amqp.v091.fields import Field, Table
 from adapters.amqp.v091.properties import (
+    NO_PROPERTIES,
     PERSISTENT,
     Properties,
+    decode_properties,
     encode_properties,
 )
+from features.dead_letter_history import HISTORY_HEADER, history_of
 from gateway.model import EXPIRES_AT, Headers
 
 EXCHANGE: Final = "amqp.exchange"  # missing: the default one, and the queue's name is the key
@@ -47,6 +51,7 @@ _EXPIRATION_MS_MAX: Final = 315_360_000_000  # ten years, RabbitMQ's bound
 _DIGITS_MAX: Final = 20  # of a number in a header
 _PRIORITY_MAX: Final = 255
 _TIMESTAMP_MAX: Final = (1 << 64) - 1
+_SHORTSTR_BYTES_MAX: Final = 255
 
 
 def parse_expiration(text: str) -> int:
@@ -156,13 +161,27 @@ def to_json(field: Field) -> object:
 def to_properties(headers: Headers, hidden: tuple[str, ...]) -> bytes:
     """Return the bytes of the properties of a record, from whatever protocol it comes.
 
-    ``hidden``: prefixes of headers that are not shown.
+    ``hidden``: prefixes of headers that are not shown. A dead letter shows its deaths.
     """
+    names = {name for name, _ in headers}
+    if HISTORY_HEADER in names and (history := history_of(headers)):
+        return encode_properties(with_deaths(_properties_of(headers, hidden), history))
+    if PROPERTIES in names:
+        return next(value or NO_PROPERTIES for name, value in headers if name == PROPERTIES)
+    return encode_properties(_from_plain(headers, hidden))
+
+
+def _properties_of(headers: Headers, hidden: tuple[str, ...]) -> Properties:
+    for name, value in headers:
+        if name == PROPERTIES and value is not None:
+            return decode_properties(value)
+    return _from_plain(headers, hidden)
+
+
+def _from_plain(headers: Headers, hidden: tuple[str, ...]) -> Properties:
     values: dict[str, str | int] = {"delivery_mode": PERSISTENT}
     pairs: list[tuple[str, Field]] = []
     for name, value in headers:
-        if name == PROPERTIES and value is not None:
-            return value
         if name == _DELIVERY_MODE:
             _set_delivery_mode(values, value or b"")
         elif (known := _PROPERTY_OF.get(name)) is not None:
@@ -171,10 +190,7 @@ def to_properties(headers: Headers, hidden: tuple[str, ...]) -> bytes:
         elif _is_shown(name, hidden):
             pairs.append((name, _to_shown(value)))
     table = Table(pairs) if pairs else None
-    return encode_properties(Properties(**values, headers=table))  # type: ignore[arg-type]
-
-
-_SHORTSTR_BYTES_MAX: Final = 255
+    return Properties(**values, headers=table)  # type: ignore[arg-type]  # each by its own type
 
 
 def _is_shown(name: str, hidden: tuple[str, ...]) -> bool:

@@ -8,6 +8,8 @@ from typing import Final
 
 from adapters.amqp.v091.errors import AmqpFault, ReplyCode
 from adapters.amqp.v091.fields import Field, Table
+from gateway.queues.dead_letter_targets import DEFAULT_EXCHANGE
+from gateway.queues.model import QueueSettings
 
 QUEUE_TYPE: Final = "x-queue-type"
 CLASSIC: Final = "classic"
@@ -69,18 +71,14 @@ ARGUMENTS: Final[dict[str, frozenset[str]]] = {
 
 NOT_SERVED: Final = frozenset(
     {
-        "x-dead-letter-exchange",
-        "x-dead-letter-routing-key",
         "x-delayed-retry-max",
         "x-delayed-retry-min",
         "x-delayed-retry-type",
         "x-delivery-limit",
         "x-expires",
-        "x-max-length",
         "x-max-length-bytes",
         "x-max-priority",
         "x-message-ttl",
-        "x-single-active-consumer",
     }
 )
 """Arguments that promise what a queue does not do: a declaration with one is refused."""
@@ -236,6 +234,29 @@ def check_served(arguments: Table, resource: str) -> None:
     for name, _ in arguments:
         if name in NOT_SERVED:
             raise _invalid(name, resource, "not served")
+    if arguments.value("x-max-length") == 0:
+        raise _invalid("x-max-length", resource, "0 is not served")
+    if arguments.value("x-overflow") not in {None, "drop-head"}:
+        raise _invalid("x-overflow", resource, "not served")
+
+
+def to_settings(arguments: Table, lease_ms: int) -> QueueSettings:
+    """Return the settings of a queue with checked arguments."""
+    values: dict[str, object] = {"lease_ms": lease_ms}
+    exchange = arguments.value("x-dead-letter-exchange")
+    if exchange is not None:
+        values["dead_letter_exchange"] = exchange or DEFAULT_EXCHANGE
+    for name, setting in _SETTINGS.items():
+        if (value := arguments.value(name)) is not None:
+            values[setting] = value
+    return QueueSettings.model_validate(values)
+
+
+_SETTINGS: Final = {
+    "x-dead-letter-routing-key": "dead_letter_routing_key",
+    "x-max-length": "length_max",
+    "x-single-active-consumer": "single_active",
+}
 
 
 def _invalid(name: str, resource: str, wrong: str) -> AmqpFault:

@@ -2,11 +2,12 @@
 
 import base64
 import os
+from functools import partial
 from typing import Final
 
 from adapters.amqp.names import to_topic_name
 from adapters.amqp.node import queue_resource
-from adapters.amqp.queue_arguments import check_arguments, check_served
+from adapters.amqp.queue_arguments import check_arguments, check_served, to_settings
 from adapters.amqp.queues import Declaration, check_equal, name_of
 from adapters.amqp.v091.channel import Channel
 from adapters.amqp.v091.errors import AmqpFault, ReplyCode
@@ -34,7 +35,6 @@ from gateway.auth.ports import Operation
 from gateway.futures import await_done
 from gateway.queues.create_queue import make_queue
 from gateway.queues.manager import Queue
-from gateway.queues.model import QueueSettings
 
 _RESERVED: Final = "amq."
 _RANDOM_BYTES: Final = 16
@@ -84,7 +84,7 @@ async def _declare(channel: Channel, method: QueueDeclare, name: str) -> Queue:
         node.kernel.queues,
         node.kernel.topics,
         to_topic_name(connection.namespace, name),
-        QueueSettings(lease_ms=connection.config.consumer_timeout_s * 1_000),
+        to_settings(method.arguments, connection.config.consumer_timeout_s * 1_000),
         partitions=1,
         attributes=wanted.to_attributes(name),
     )
@@ -135,7 +135,7 @@ async def purge(channel: Channel, method: QueuePurge) -> None:
     connection.access.check_queue(Operation.READ, name)
     queue = connection.node.get_queue(connection, name)
     count = queue.counts().ready
-    await await_done(queue.purge)
+    await await_done(partial(queue.purge, ready_only=True))
     if not method.nowait:
         channel.send(QueuePurgeOk(count))
 

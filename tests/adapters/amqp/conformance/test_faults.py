@@ -48,9 +48,7 @@ from tests.support.amqp_target import NEWER, OWN
 
 QUORUM = table("x-queue-type", "S", "quorum")
 KINDS: dict[str, tuple[str, object]] = {
-    "x-dead-letter-exchange": ("S", "dead"),
     "x-delayed-retry-type": ("S", "all"),
-    "x-single-active-consumer": ("t", True),
 }
 NO_PRIORITY = {"x-max-priority": "of queue type rabbit_quorum_queue"}
 NO_QUEUE = "channel 404 NOT_FOUND - no queue 'nope' in vhost '/' "
@@ -213,7 +211,7 @@ def test_invalid_arguments_of_a_queue(rig: Rig, arguments: Table, expected: str)
 
 
 @OWN
-@pytest.mark.parametrize("name", sorted(NOT_SERVED - {"x-dead-letter-routing-key"}))
+@pytest.mark.parametrize("name", sorted(NOT_SERVED))
 def test_arguments_without_effect_are_refused(rig: Rig, name: str) -> None:
     arguments = Table([*QUORUM, *table(name, *KINDS.get(name, ("I", 5)))])
     found = rig.client().fault(1, declare(rig.name(), arguments))
