@@ -8,7 +8,7 @@ test of ``is_active``, a new connection one of ``limits_addresses``.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from features.quota.model import Entity, Limits, QuotaKey
+from features.quota.model import NAME_CHARS_MAX, Entity, Limits, QuotaKey
 from features.quota.rates import TokenBucket, WindowedRate
 from features.quota.resolution import resolve, resolve_ip
 from gateway.clock import Clock
@@ -113,7 +113,8 @@ class Quotas:
     # --- clients
 
     def of(self, user: str, client_id: str) -> ClientLimits:
-        """Return the quotas of a client."""
+        """Return the quotas of a client; the first ``NAME_CHARS_MAX`` of its client id count."""
+        client_id = client_id[:NAME_CHARS_MAX]
         found = self._clients.get((user, client_id))
         if found is None:
             if len(self._clients) >= CLIENTS_MAX:

@@ -14,6 +14,7 @@ class MutedConnection(Protocol):
     """Connection, as far as it is muted."""
 
     listener: ConnectionListener[Any]
+    is_closing: bool
 
     def hold_reads(self, reason: str) -> None:
         """Stop reading."""
@@ -37,7 +38,12 @@ class ReadMute:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, connection: MutedConnection, wait_ms: int) -> None:
-        """Read nothing for so long, or longer where it is muted for longer already."""
+        """Read nothing for so long, or longer where it is muted for longer already.
+
+        A connection that closes is not kept for that time.
+        """
+        if connection.is_closing:
+            return
         loop = connection.listener.loop
         until_s = loop.time() + wait_ms / 1000
         if self._timer is not None:

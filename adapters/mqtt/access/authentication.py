@@ -66,8 +66,9 @@ async def authenticate_token(
     Errors: ``Unauthenticated``, ``Overloaded``.
     """
     async with logins.attempt(peer) as attempt:
-        await attempt.turn(connect.username or "")
-        user = await tokens.validate((connect.password or b"").decode(errors="replace"))
+        token = (connect.password or b"").decode(errors="replace")
+        await attempt.turn(connect.username or tokens.claimed_user(token))
+        user = await tokens.validate(token)
         if connect.username not in {None, "", user.name}:
             msg = "the token is another user's"
             raise Unauthenticated(msg)

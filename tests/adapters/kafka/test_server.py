@@ -311,6 +311,18 @@ async def test_an_unknown_api_versions_version_is_answered_with_version_0(
         assert len(body) == 6 + 6 * count
 
 
+async def test_what_is_not_served_is_not_advertised(tmp_path: Path) -> None:
+    """Delegation tokens (38 to 41), telemetry (71, 72), Streams groups (88, 89)."""
+    async with running(tmp_path) as live:
+        client = await live.client()
+        client.send(request(API_VERSIONS, 0, 1, b""))
+        _, body = await client.answer()
+        (count,) = struct.unpack_from(">i", body, 2)
+        keys = {struct.unpack_from(">h", body, 6 + 6 * number)[0] for number in range(count)}
+        assert {0, 1, 18, 48, 49} <= keys
+        assert keys.isdisjoint({38, 39, 40, 41, 71, 72, 88, 89})
+
+
 @pytest.mark.parametrize(
     ("batch", "number", "code"),
     [

@@ -139,6 +139,13 @@ async def test_a_token_needs_all_scopes(
         assert "lacks the scopes" in await house.refusal(token)
 
 
+async def test_failures_count_by_the_claimed_name(house: House) -> None:
+    assert house.tokens.claimed_user(OTHER.token("ada", 0)) == "ada"
+    assert house.tokens.claimed_user(OTHER.token("a" * 300, 0)) == "a" * 255
+    for text in ("", "a.b.c", "e" * 20_000, OTHER.token("x", 0, sub=5)):
+        assert house.tokens.claimed_user(text) == ""
+
+
 # --- keys
 
 

@@ -108,6 +108,12 @@ async def test_clients_and_rates_are_bounded(
     assert len(quotas._rates) <= 2
 
 
+async def test_long_client_ids_are_cut(quotas: Quotas) -> None:
+    await quotas.change(Entity(None, DEFAULT), {PRODUCED: 1.0})
+    assert quotas.of("ann", "x" * 30_000) is quotas.of("ann", "x" * 255)
+    assert [len(client_id) for _, client_id in quotas._clients] == [255]
+
+
 async def test_an_address_may_make_so_many_connections(quotas: Quotas) -> None:
     await quotas.change(Entity(ip="10.0.0.1"), {CONNECTIONS: 1.0})
     assert quotas.limits_addresses

@@ -20,6 +20,7 @@ from tests.support.kafka_wire import (
     request,
     text,
 )
+from tests.support.waiting import until
 
 PRODUCED = QuotaKey.PRODUCER_BYTE_RATE
 CONSUMED = QuotaKey.CONSUMER_BYTE_RATE
@@ -200,6 +201,22 @@ async def test_a_muted_connection_that_goes_leaves_nothing_behind(tmp_path: Path
         connection = live.connection()
         connection.close()
         assert await client.ended()
+        assert connection._mute._timer is None
+
+
+async def test_an_answer_after_the_end_of_a_connection_keeps_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path) as live:
+        await live.kernel.quotas.change(CLIENT, {PRODUCED: 1.0})
+        live.storage.held = True
+        client = await live.client()
+        client.send(produce(1, BATCH))
+        await until(lambda: live.kernel.quotas.counts.count[PRODUCED] == 1)
+        connection = live.connection()
+        client.writer.close()
+        connection.close()
+        await until(lambda: connection.transport is None)
+        live.storage.release()
+        await until(lambda: connection._unacknowledged_bytes == 0)
         assert connection._mute._timer is None
 
 
