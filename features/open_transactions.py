@@ -133,7 +133,15 @@ class PartitionTransactions:
     the high watermark, since a marker counts when it is durable.
     """
 
-    __slots__ = ("_ended", "_undecided", "aborted", "applied_end", "open", "saved_chunks")
+    __slots__ = (
+        "_ended",
+        "_undecided",
+        "aborted",
+        "applied_end",
+        "cleaned_end",
+        "open",
+        "saved_chunks",
+    )
 
     def __init__(self) -> None:
         self.open: OrderedDict[int, int] = OrderedDict()
@@ -141,6 +149,8 @@ class PartitionTransactions:
         self.aborted = AbortedTransactions()
         self.applied_end = 0
         """One past the last offset of the batches that were applied."""
+        self.cleaned_end = 0
+        """Offset below which compaction has removed the data of aborted transactions."""
         self.saved_chunks = range(0)
         """Numbers of the chunks in the last snapshot."""
         # First offsets of those that are open or whose marker may not be durable, ascending.
@@ -192,8 +202,8 @@ class PartitionTransactions:
         return next(iter(self.open.values()), None)
 
     def trim(self, log_start_offset: int) -> None:
-        """Forget aborted transactions before the log start."""
-        self.aborted.trim(log_start_offset)
+        """Forget aborted transactions without data: before the log start, or compacted."""
+        self.aborted.trim(max(log_start_offset, self.cleaned_end))
 
     def snapshot(self) -> bytes:
         """Return what is open, which ``restore`` reads; aborted ones are in chunks of their own."""

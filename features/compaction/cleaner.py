@@ -7,6 +7,7 @@ from typing import cast
 
 from crc32c import crc32c
 
+from features.compaction.cleaned_transactions import CleanedTransactions, Ranges
 from features.compaction.key_scan import scan_keys
 from features.compaction.noted import NOT_NOTED, NotedBatches
 from features.compaction.offset_map import OffsetMap
@@ -33,6 +34,7 @@ class Cleaner:
 
     ``last_of_producers`` says at which base offset each producer that is still remembered wrote
     last in the partition: that batch stays, if need be without records, for its sequence.
+    ``aborted``: the aborted transactions among the batches; none is open there.
     Figures are for who reports.
     """
 
@@ -44,7 +46,11 @@ class Cleaner:
         now_unix_ms: int,
         delete_retention_ms: int,
         last_of_producers: Mapping[int, int],
+        aborted: Ranges | None = None,
     ) -> None:
+        self._transactions = CleanedTransactions(
+            aborted or {}, now_unix_ms=now_unix_ms, delete_retention_ms=delete_retention_ms
+        )
         self._offsets = offsets
         self._noted = NotedBatches()
         self._codec = codec
@@ -65,8 +71,8 @@ class Cleaner:
         for ``RECORDS_MAX``, or for as many keys as there are offsets, takes at least one batch.
         """
         header = parse_batch_header(batch)
-        is_needed = _is_opaque(header) or self._is_last_of_producer(header)
-        if not _is_opaque(header) and header.record_count:
+        is_needed = _is_of_transaction(header) or self._is_last_of_producer(header)
+        if header.record_count and not self._is_without_keys(header):
             # A count that contradicts the offsets is that of a batch that cannot be decoded.
             if self._offsets.room < min(header.record_count, header.last_offset_delta + 1):
                 return False
@@ -113,9 +119,26 @@ class Cleaner:
         header = parse_batch_header(batch)
         if header.last_offset >= self.end_offset:
             return batch
-        kept = batch if _is_opaque(header) else self._filter(batch, header)
+        kept = self._keep(batch, header)
         self.kept_bytes += 0 if kept is None else len(kept)
         return kept
+
+    def _keep(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
+        if header.is_control:
+            kept = self._transactions.keep_marker(batch, header)
+            return batch if kept is None and header.last_offset + 1 >= self.end_offset else kept
+        if header.is_transactional and header.record_count:
+            self._transactions.meet(header)
+            if self._transactions.is_aborted(header):
+                self.records_removed += header.record_count
+                return self._without_records(batch, header)
+        return self._filter(batch, header)
+
+    def _is_without_keys(self, header: BatchHeader) -> bool:
+        """Say whether no record of a batch supersedes another: of a marker, or what was aborted."""
+        return header.is_control or (
+            header.is_transactional and self._transactions.is_aborted(header)
+        )
 
     def _filter(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
         try:
@@ -192,6 +215,5 @@ class Cleaner:
         return self._codec.decompress(header.attributes & COMPRESSION_MASK, data)
 
 
-def _is_opaque(header: BatchHeader) -> bool:
-    """Markers, and records whose transaction might be an aborted one, are left alone."""
+def _is_of_transaction(header: BatchHeader) -> bool:
     return header.is_control or header.is_transactional

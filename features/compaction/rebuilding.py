@@ -14,6 +14,7 @@ from gateway.model import (
     MAGIC,
     TIMESTAMP_TYPE_MASK,
     BatchHeader,
+    Buffer,
 )
 
 DELETE_HORIZON_MASK: Final = 0x40  # the base timestamp is a deadline (KIP-534)
@@ -79,6 +80,15 @@ def without_records(header: BatchHeader) -> bytes:
         ),
         b"",
     )
+
+
+def with_horizon(batch: Buffer, header: BatchHeader, horizon_unix_ms: int) -> bytes:
+    """Return a marker whose base timestamp is its deadline; its record goes with it then."""
+    marked = header._replace(
+        attributes=header.attributes | DELETE_HORIZON_MASK,
+        base_timestamp_unix_ms=horizon_unix_ms,
+    )
+    return _pack(marked, bytes(memoryview(batch)[HEADER_BYTES : header.size_bytes]))
 
 
 def _join(data: bytes, kept: list[RecordSlice], shift_ms: int) -> bytes:

@@ -25,6 +25,7 @@ from gateway.errors import GatewayError, StorageUnavailable
 from gateway.futures import await_done
 from gateway.metrics import Metrics
 from gateway.model import Buffer, parse_batch_header
+from gateway.partition import Partition
 from gateway.records.codec import DECOMPRESSED_BYTES_MAX
 from gateway.records.compression import compress, decompress
 from gateway.sharded_stream import ShardedStream, rule_of_partition_ids
@@ -196,7 +197,7 @@ class Compaction:
         bounds = self._storage.bounds(partition_id)
         clean = self.clean(partition_id)
         start = min(max(clean.offset, bounds.start), bounds.end)
-        end = await self._end(topic, partition_id, start)
+        end = await self._end(topic, number, start)
         if end <= start:
             return None
         ratio = self._ratio(partition_id, clean, bounds, start, end)
@@ -206,9 +207,13 @@ class Compaction:
             return Dirty(topic, number, start, end, ratio)
         return None
 
-    async def _end(self, topic: Topic, partition_id: int, start: int) -> int:
+    async def _end(self, topic: Topic, number: int, start: int) -> int:
         """Return the end of the range to clean; at or below ``start`` when there is none."""
+        partition_id = topic.partition_ids[number]
         end = self._storage.settled_offset(partition_id)
+        if end > start:
+            # No transaction is open in what is cleaned.
+            end = min(end, self._broker.partition(topic, number).stable_end)
         lowest = self._broker.holders.lowest(partition_id)
         if lowest is not None:
             end = min(end, lowest)
@@ -247,6 +252,11 @@ class Compaction:
     async def _clean(self, dirty: Dirty) -> None:
         """Clean a partition, in as many rounds as the key map needs."""
         start = dirty.start
+        transactions = self._broker.partition(dirty.topic, dirty.number).transactions
+        if transactions is not None:
+            # Passes before this one have removed what was aborted there, and no read of what was
+            # there before is under way any more.
+            transactions.cleaned_end = self.clean(dirty.partition_id).offset
         while start < dirty.end and self._topics.by_uuid(dirty.topic.uuid) is dirty.topic:
             cleaner = self._cleaner(dirty, start)
             reached = await self._note(cleaner, dirty.partition_id, start, dirty.end)
@@ -283,6 +293,7 @@ class Compaction:
                 for one in producers
                 if one.last_batch is not None
             },
+            aborted=_aborted_in(partition, dirty.end),
         )
 
     async def _note(self, cleaner: Cleaner, partition_id: int, start: int, end: int) -> int:
@@ -370,6 +381,16 @@ class Compaction:
         }
         for name, (text, read) in counters.items():
             metrics.counter_fn(f"headgate_compaction_{name}", text, read)
+
+
+def _aborted_in(partition: Partition, end: int) -> dict[int, list[tuple[int, int]]]:
+    """Return the aborted transactions below an offset, by producer id."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    if partition.transactions is not None:
+        for one in partition.transactions.aborted.overlapping(0, end):
+            span = one.first_offset, one.last_offset
+            found.setdefault(one.producer_id, []).append(span)
+    return found
 
 
 def _key(partition_id: int) -> bytes:

@@ -13,6 +13,7 @@ from features.compaction import (
     OffsetMap,
     bytes_for,
 )
+from features.compaction.cleaned_transactions import Ranges
 from gateway.model import (
     ATTRIBUTES_AT,
     HEADER_BYTES,
@@ -57,6 +58,7 @@ def cleaner_of(
     now_unix_ms: int = NOW_UNIX_MS,
     last_of_producers: dict[int, int] | None = None,
     map_bytes: int = MAP_BYTES,
+    aborted: Ranges | None = None,
 ) -> Cleaner:
     return Cleaner(
         OffsetMap(map_bytes),
@@ -64,6 +66,7 @@ def cleaner_of(
         now_unix_ms=now_unix_ms,
         delete_retention_ms=DAY_MS,
         last_of_producers=last_of_producers or {},
+        aborted=aborted,
     )
 
 

@@ -9,10 +9,8 @@ from features.compaction import (
 )
 from gateway.model import (
     ATTRIBUTES_AT,
-    CONTROL_MASK,
     HEADER_BYTES,
     TIMESTAMP_TYPE_MASK,
-    TRANSACTIONAL_MASK,
     parse_batch_header,
 )
 from gateway.records.codec import decode_batch, encode_batch
@@ -154,16 +152,6 @@ def test_nothing_from_the_end_of_the_round_on_is_touched() -> None:
     assert [r.value for r in records_of(kept)] == [b"1", b"2", b"3"]
     assert kept[1] is log[2]
     assert cleaner.kept_bytes == len(kept[0])
-
-
-@pytest.mark.parametrize("mask", [CONTROL_MASK, TRANSACTIONAL_MASK])
-def test_markers_and_transactions_stay_as_they_are(mask: int) -> None:
-    opaque = encode_batch([record(b"a", b"1"), record(b"a", b"2")], attributes=mask)
-    log = log_of(encode_batch([record(b"a", b"0")]), opaque, encode_batch([record(b"b", b"3")]))
-
-    kept = clean(cleaner_of(), log, log)
-
-    assert [r.value for r in records_of(kept)] == [b"0", b"1", b"2", b"3"]
 
 
 def test_records_without_a_key_go() -> None:

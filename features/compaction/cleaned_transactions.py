@@ -1,0 +1,45 @@
+"""Transactions in a round of compaction: data of aborted ones goes, and markers after their data.
+
+The rules are those of Kafka's ``CleanedTransactionMetadata``. A marker stays as long as the round
+has met a batch of its transaction, and ``delete_retention_ms`` more, so that readers who are behind
+see where the transaction ended. That deadline is written into it as into tombstones (KIP-534).
+"""
+
+from collections.abc import Mapping, Sequence
+
+from features.compaction.rebuilding import DELETE_HORIZON_MASK, with_horizon
+from gateway.model import BatchHeader, Buffer
+
+Ranges = Mapping[int, Sequence[tuple[int, int]]]
+"""First and last offsets of aborted transactions, by producer id."""
+
+
+class CleanedTransactions:
+    """Transactions of the batches of one pass, which come in order of offset."""
+
+    __slots__ = ("_aborted", "_horizon_unix_ms", "_met", "_now_unix_ms")
+
+    def __init__(self, aborted: Ranges, *, now_unix_ms: int, delete_retention_ms: int) -> None:
+        self._aborted = aborted
+        self._now_unix_ms = now_unix_ms
+        self._horizon_unix_ms = now_unix_ms + delete_retention_ms
+        self._met: set[int] = set()  # producers of batches whose marker has not come
+
+    def meet(self, header: BatchHeader) -> None:
+        """Take note of a batch with records, so that the marker of its transaction stays."""
+        self._met.add(header.producer_id)
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Say whether a transactional batch belongs to an aborted transaction."""
+        offset = header.base_offset
+        ranges = self._aborted.get(header.producer_id, ())
+        return any(first <= offset <= last for first, last in ranges)
+
+    def keep_marker(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
+        """Return a marker, with a deadline once its data has gone; None behind the deadline."""
+        if header.producer_id in self._met:
+            self._met.discard(header.producer_id)
+            return batch
+        if not header.attributes & DELETE_HORIZON_MASK:
+            return with_horizon(batch, header, self._horizon_unix_ms)
+        return batch if self._now_unix_ms < header.base_timestamp_unix_ms else None
