@@ -140,6 +140,7 @@ class PartitionTransactions:
         "applied_end",
         "cleaned_end",
         "open",
+        "opened_unix_ms",
         "saved_chunks",
     )
 
@@ -149,6 +150,8 @@ class PartitionTransactions:
         self.aborted = AbortedTransactions()
         self.applied_end = 0
         """One past the last offset of the batches that were applied."""
+        self.opened_unix_ms: dict[int, int] = {}
+        """When the open transaction of a producer id began, or was loaded; for operators."""
         self.cleaned_end = 0
         """Offset below which compaction has removed the data of aborted transactions."""
         self.saved_chunks = range(0)
@@ -181,6 +184,7 @@ class PartitionTransactions:
             return
         self.applied_end = marker_offset + 1
         first_offset = self.open.pop(producer_id, None)
+        self.opened_unix_ms.pop(producer_id, None)
         if first_offset is None:
             return
         self._ended.append((marker_offset, first_offset))
@@ -215,6 +219,7 @@ class PartitionTransactions:
     def restore(self, snapshot: bytes, chunks: dict[int, bytes]) -> None:
         """Take over a state that ``snapshot`` and ``AbortedTransactions.chunk`` made."""
         self.open.clear()
+        self.opened_unix_ms.clear()
         self._undecided.clear()
         self._ended.clear()
         _, self.applied_end, _ = _HEAD.unpack_from(snapshot)

@@ -75,6 +75,9 @@ class TransactionStates:
                 self._gone |= keys[partition_id]
             else:
                 partition.transactions = stored.restore() or PartitionTransactions()
+                now_unix_ms = self._broker.clock.unix_ms()
+                opened = dict.fromkeys(partition.transactions.open, now_unix_ms)
+                partition.transactions.opened_unix_ms.update(opened)
                 self._partitions.add(partition)
 
     def quiesce_shards(self, shards: Collection[int]) -> None:

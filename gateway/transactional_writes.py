@@ -96,6 +96,8 @@ def record_transaction(  # noqa: PLR0917 - a batch, and the state it changes
     if marker is None:
         end_offset = base_offset + header.last_offset_delta + 1
         transactions.add(producer_id, base_offset, end_offset)
+        if producer_id in transactions.open:
+            transactions.opened_unix_ms.setdefault(producer_id, now_unix_ms)
         producers.record(header, base_offset, now_unix_ms, transactions.open)
         return
     transactions.end(producer_id, base_offset, is_abort=not marker.is_commit)

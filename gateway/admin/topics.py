@@ -149,6 +149,7 @@ def _details(kernel: Kernel, topic: Topic) -> dict[str, Any]:
                 "partition_id": partition.partition_id,
                 "log_start_offset": partition.log_start_offset,
                 "high_watermark": partition.high_watermark,
+                "stable_end": partition.stable_end,
                 "log_end_offset": partition.log_end_offset,
                 "size_bytes": kernel.broker.size_bytes(partition),
                 "holders": [
