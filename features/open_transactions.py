@@ -151,7 +151,7 @@ class PartitionTransactions:
         self.applied_end = 0
         """One past the last offset of the batches that were applied."""
         self.opened_unix_ms: dict[int, int] = {}
-        """When the open transaction of a producer id began, or was loaded; for operators."""
+        """Time at which the open transaction of a producer id began, or was loaded."""
         self.cleaned_end = 0
         """Offset below which compaction has removed the data of aborted transactions."""
         self.saved_chunks = range(0)
