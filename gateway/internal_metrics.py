@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from features.queue.model import Counts
-from gateway import descriptors, transaction_metrics
+from gateway import descriptors, hanging_transactions
 from gateway.contributions import InvalidContribution
 from gateway.kernel import (
     CountsRequests,
@@ -26,7 +26,7 @@ def register_metrics(kernel: Kernel, adapters: Mapping[str, ProtocolAdapter]) ->
     metrics = kernel.metrics
     kernel.broker.register_metrics(metrics)
     transactional = kernel.broker.writer.transactional
-    transaction_metrics.register_metrics(metrics, transactional, kernel.clock)
+    hanging_transactions.register_metrics(metrics, transactional, kernel.clock)
     metrics.gauge(
         "headgate_partitions",
         "Partitions of all topics.",

@@ -14,17 +14,17 @@ TOPICS_MAX: Final = 100
 def register_metrics(metrics: Metrics, partitions: Collection[Partition], clock: Clock) -> None:
     """Register them. ``partitions``: a live view of those that have had transactions."""
     metrics.gauge(
-        "headgate_open_transactions",
+        "headgate_partition_transactions_open",
         "Open transactions, counted in each partition they have written to.",
         lambda: sum(len(one.transactions.open) for one in partitions if one.transactions),
     )
     metrics.gauge(
-        "headgate_oldest_open_transaction_seconds",
+        "headgate_partition_transaction_oldest_seconds",
         "Age of the oldest open transaction in a partition, as seen since the start.",
         lambda: _oldest_ms(partitions, clock.unix_ms()) / 1_000,
     )
     metrics.gauge(
-        "headgate_aborted_transactions",
+        "headgate_partition_transactions_aborted",
         "Aborted transactions that partitions remember.",
         lambda: sum(len(one.transactions.aborted) for one in partitions if one.transactions),
     )

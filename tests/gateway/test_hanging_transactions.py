@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from gateway.hanging_transactions import register_metrics
 from gateway.metrics import Metrics
-from gateway.transaction_metrics import register_metrics
 from tests.gateway.kernel_in_memory import running
 from tests.gateway.transactional_producer import TransactionalProducer
 
@@ -19,13 +19,13 @@ async def test_a_hanging_transaction_is_seen(tmp_path: Path) -> None:
         house.clock.advance(90_000)
 
         text = metrics.render().decode()
-        assert "headgate_open_transactions 1" in text
-        assert "headgate_oldest_open_transaction_seconds 90" in text
+        assert "headgate_partition_transactions_open 1" in text
+        assert "headgate_partition_transaction_oldest_seconds 90" in text
         assert 'headgate_stable_end_lag{topic="t"} 3' in text
 
         await producer.end(is_commit=False)
         text = metrics.render().decode()
-        assert "headgate_open_transactions 0" in text
-        assert "headgate_oldest_open_transaction_seconds 0" in text
+        assert "headgate_partition_transactions_open 0" in text
+        assert "headgate_partition_transaction_oldest_seconds 0" in text
         assert 'headgate_stable_end_lag{topic="t"}' not in text
-        assert "headgate_aborted_transactions 1" in text
+        assert "headgate_partition_transactions_aborted 1" in text
