@@ -74,6 +74,14 @@ class AbortedTransactions:
                 break
         return found
 
+    def ranges_before(self, end: int) -> dict[int, list[tuple[int, int]]]:
+        """Return (first, last offset) of those that begin below an offset, by producer id."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for one in self.overlapping(0, end):
+            span = one.first_offset, one.last_offset
+            found.setdefault(one.producer_id, []).append(span)
+        return found
+
     def covers(self, producer_id: int, offset: int) -> bool:
         """Return whether a producer's batch at an offset belongs to an aborted transaction."""
         firsts, lasts, stable_ends = self._firsts, self._lasts, self._stable_ends

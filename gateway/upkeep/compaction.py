@@ -25,7 +25,6 @@ from gateway.errors import GatewayError, StorageUnavailable
 from gateway.futures import await_done
 from gateway.metrics import Metrics
 from gateway.model import Buffer, parse_batch_header
-from gateway.partition import Partition
 from gateway.records.codec import DECOMPRESSED_BYTES_MAX
 from gateway.records.compression import compress, decompress
 from gateway.sharded_stream import ShardedStream, rule_of_partition_ids
@@ -282,6 +281,7 @@ class Compaction:
     def _cleaner(self, dirty: Dirty, start: int) -> Cleaner:
         partition = self._broker.partition(dirty.topic, dirty.number)
         producers = partition.producers.active() if partition.producers else ()
+        transactions = partition.transactions
         map_bytes = min(bytes_for(dirty.end - start), self._config.map_bytes_max)
         return Cleaner(
             OffsetMap(map_bytes),
@@ -293,7 +293,9 @@ class Compaction:
                 for one in producers
                 if one.last_batch is not None
             },
-            aborted=_aborted_in(partition, dirty.end),
+            aborted=(
+                None if transactions is None else transactions.aborted.ranges_before(dirty.end)
+            ),
         )
 
     async def _note(self, cleaner: Cleaner, partition_id: int, start: int, end: int) -> int:
@@ -381,16 +383,6 @@ class Compaction:
         }
         for name, (text, read) in counters.items():
             metrics.counter_fn(f"headgate_compaction_{name}", text, read)
-
-
-def _aborted_in(partition: Partition, end: int) -> dict[int, list[tuple[int, int]]]:
-    """Return the aborted transactions below an offset, by producer id."""
-    found: dict[int, list[tuple[int, int]]] = {}
-    if partition.transactions is not None:
-        for one in partition.transactions.aborted.overlapping(0, end):
-            span = one.first_offset, one.last_offset
-            found.setdefault(one.producer_id, []).append(span)
-    return found
 
 
 def _key(partition_id: int) -> bytes:
