@@ -22,7 +22,7 @@ class ValidToken(Protocol):
 
     @property
     def expires_unix_ms(self) -> int:
-        """When the token ends."""
+        """End of the token's validity."""
         ...
 
 
