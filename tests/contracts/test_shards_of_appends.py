@@ -4,6 +4,7 @@ So a message, its QoS 2 identifier, its retained copy and its delivery state nee
 other shards are another node's.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,13 @@ import pytest
 from gateway.model import TopicName
 from gateway.partition import Write
 from gateway.placement import shard_of
-from gateway.slots import partition_for_key
+from gateway.slots import partition_for_key, shard_of_share
 from gateway.storage import OnDone
+from tests.contracts.test_moving_shards import kept_client
 from tests.support import mqtt_wire as wire
 from tests.support.mqtt_raw import RawClient
 from tests.support.mqtt_wire import V5, Kind
-from tests.support.placed_node import PlacedNode
+from tests.support.placed_node import SHARDS, PlacedNode
 from tests.support.sqs_raw import JsonClient
 
 PARTITIONS = 16
@@ -110,3 +112,36 @@ def test_delivery_state_of_a_queue_is_in_the_messages_shard(node: PlacedNode) ->
     of_state = appends.with_topic("__queues")
     assert len(of_state) >= 2
     assert all(shards == of_message for shards in of_state)
+
+
+@pytest.mark.parametrize("is_share_kept", [False, True])
+def test_what_a_shared_subscription_appends_is_in_shards_of_its_node(
+    node: PlacedNode, *, is_share_kept: bool
+) -> None:
+    """Also when its own record would be in a shard of the other node."""
+    half = range(SHARDS // 2, SHARDS)
+    group = next(
+        name
+        for name in map("g{}".format, itertools.count())
+        if (shard_of_share(name, "a/#", SHARDS) not in half) is is_share_kept
+    )
+    names = [f"a/{number}" for number in range(64)]
+    names = [name for name in names if shard_of_name(node, name.encode()) not in half][:12]
+    node.give_half()
+    with RawClient(node.ports["mqtt"]) as client, RawClient(node.ports["mqtt"]) as publisher:
+        client.connect(kept_client("member"), found=[(wire.Prop.SESSION_EXPIRY, 600)])
+        appends = Appends(node)
+        assert client.subscribe((f"$share/{group}/a/#", 2)) == [2]
+        publisher.connect(kept_client("publisher"))
+        for name in names:
+            publisher.publish(name, b"x", qos=2)
+        came = [message.topic for message in client.messages(len(names))]
+    assert sorted(came) == sorted(names)
+    writes = [write for one in node.call(lambda: list(appends.found)) for write in one]
+    assert {write.partition.shard for write in writes}.isdisjoint(half)
+    of_lanes = {
+        write.partition.shard
+        for write in writes
+        if write.partition.topic.name.name == "__mqtt_shares"
+    }
+    assert of_lanes >= {shard_of_name(node, name.encode()) for name in names}
