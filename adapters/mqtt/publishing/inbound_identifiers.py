@@ -101,10 +101,11 @@ class InboundIdentifiers:
 
     def removals(self, client_id: str, places: Mapping[int, int]) -> list[Item]:
         """Return what removes identifiers by their places, as far as they are on this node."""
+        here = set(filter(self.is_here, set(places.values())))
         keys = [
             inbound_key(client_id, packet_id, place)
             for packet_id, place in places.items()
-            if self.is_here(place)
+            if place in here
         ]
         return [(key, None) for key in keys if self.stream.get(key) is not None]
 

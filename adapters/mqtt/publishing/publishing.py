@@ -182,10 +182,10 @@ class Publishing:
             for one in packet_ids
         ]
         inbound = self._inbound
-        is_stored = bool(inbound.removals(session.client_id, found))
+        items = inbound.removals(session.client_id, found)
         is_listed = session.inbound.release(found)
-        is_away = session.is_kept and not all(map(inbound.is_here, found.values()))
-        if not (is_stored or is_listed or is_away):
+        is_away = session.is_kept and not all(map(inbound.is_here, set(found.values())))
+        if not (items or is_listed or is_away):
             on_done(codes, None)
             return
 
@@ -194,20 +194,23 @@ class Publishing:
                 known.update(found)
             on_done(codes, error)
 
-        def remove(error: StorageUnavailable | None = None) -> None:
-            items = inbound.removals(session.client_id, found)
-            if error is not None or not items:
-                done(error)
-                return
+        def remove(items: list[Item]) -> None:
             if inbound.stream.is_rewriting:
                 self._coalescer.seal()  # records that are rewritten must precede their removal
             inbound.stream.put(items, done, coalescer=self._removals)
 
+        def listed(error: StorageUnavailable | None) -> None:
+            still_here = inbound.removals(session.client_id, found)
+            if error is not None or not still_here:
+                done(error)
+            else:
+                remove(still_here)
+
         if is_away or is_listed:  # another node learns it from the state
             inbound.list_all(session)
-            session.context.store.put_state(session, remove)
+            session.context.store.put_state(session, listed)
         else:
-            remove()
+            remove(items)
 
     def forget(self, session: "SessionPort") -> None:
         """Remove all identifiers of a session that is over."""
