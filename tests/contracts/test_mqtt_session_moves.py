@@ -1,4 +1,4 @@
-"""What MQTT clients are told and find when the shard of their session moves to another node."""
+"""Answers that MQTT clients get, and sessions that they find, when their shard moves."""
 
 import asyncio
 import threading

@@ -23,7 +23,7 @@ class Shards(Protocol):
 
     @property
     def shards(self) -> ShardLifecycle:
-        """Which shards are open on this node."""
+        """Life cycle of the shards, with those that are open."""
         ...
 
 
