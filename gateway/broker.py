@@ -52,8 +52,14 @@ class Broker:
         self.writer = Writer(storage, clock, config, self.holders)
         self.append_queue: AppendQueue = self.writer
         """Appends that are not durable yet; who appends waits while it is saturated."""
+        self.transactional = self.writer.transactional
+        """Partitions with open transactions."""
         self.reader = Reader(storage)
         self.stored = self.reader.stored
+        # As they are stored, see ``Reader``: for readers that care for transactions themselves.
+        self.read_stored = self.reader.read_stored
+        self.read_stored_disk = self.reader.read_stored_disk
+        self.read_uncommitted = self.reader.read_uncommitted
         self.write_steps: list[WriteStep] = []
         """Steps between the checks of records and their append, in order."""
         self.before_delete: list[Callable[[Topic], None]] = []

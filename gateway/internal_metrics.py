@@ -25,7 +25,7 @@ def register_metrics(kernel: Kernel, adapters: Mapping[str, ProtocolAdapter]) ->
     """Register the metrics of the broker, the storage and the adapters."""
     metrics = kernel.metrics
     kernel.broker.register_metrics(metrics)
-    transactional = kernel.broker.writer.transactional
+    transactional = kernel.broker.transactional
     hanging_transactions.register_metrics(metrics, transactional, kernel.clock)
     metrics.gauge(
         "headgate_partitions",

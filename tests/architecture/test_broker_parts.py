@@ -10,7 +10,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = {"storage", "writer", "reader", "holders"}
-OF_THE_LOG = ("gateway/upkeep/", "gateway/producers.py", "gateway/coalescer.py")
+OF_THE_LOG = (
+    "gateway/upkeep/",
+    "gateway/producers.py",
+    "gateway/transaction_states.py",
+    "gateway/coalescer.py",
+)
 COMPOSES = ("gateway/main.py", "gateway/broker.py")
 
 

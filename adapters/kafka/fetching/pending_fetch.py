@@ -202,7 +202,7 @@ class PendingFetch:
     def _read_cached(self, target: FetchTarget) -> Sequence[Buffer] | None:
         assert target.partition is not None
         try:
-            batches = self._node.broker.reader.read_stored(
+            batches = self._node.broker.read_stored(
                 target.partition,
                 target.request.offset,
                 target.end(is_committed=self._is_committed),
@@ -219,11 +219,11 @@ class PendingFetch:
         return batches
 
     async def _read_disk(self, uncached: list[FetchTarget]) -> None:
-        reader = self._node.broker.reader
+        broker = self._node.broker
         for target in uncached:
             assert target.partition is not None
             try:
-                batches = await reader.read_stored_disk(
+                batches = await broker.read_stored_disk(
                     target.partition,
                     target.request.offset,
                     target.end(is_committed=self._is_committed),

@@ -147,7 +147,7 @@ async def _records(broker: Broker, partition: Partition, offset: int) -> AsyncIt
     Those of open transactions are among them.
     """
     while offset < (end := partition.high_watermark):
-        batches = await broker.reader.read_uncommitted(
+        batches = await broker.read_uncommitted(
             partition, offset, end, bytes_max=LOAD_BYTES_MAX
         )
         if not batches:

@@ -531,8 +531,7 @@ class LaneMachine(RuleBasedStateMachine):
         for _ in range(100 + len(self.model.messages)):  # in each round one goes at least
             self.feed(1_000)
             self.tick(100_000, 50)
-            if self.moving:
-                offsets = sorted(self.moving)
+            if offsets := sorted(self.moving):
                 self.moving.clear()
                 for offset in offsets:
                     self.model.messages[offset].state = DONE
