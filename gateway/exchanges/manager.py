@@ -191,7 +191,11 @@ class Exchanges:
         ``PolicyViolation``, ``Overloaded``, ``StorageUnavailable``.
         """
         check_text("routing key", binding.routing_key)
-        self._checked_text(binding.arguments)
+        try:
+            arguments = binding.arguments
+        except (ValueError, RecursionError) as error:
+            raise InvalidRequest(f"arguments: {error}") from error
+        self._checked_text(arguments)
         return await self._changes.make(self._bind(namespace, binding))
 
     async def unbind(self, namespace: str, binding: Binding) -> None:
@@ -311,8 +315,11 @@ class Exchanges:
         """Return the text of arguments. Error: ``InvalidRequest`` when it is too long."""
         try:
             text = format_arguments(arguments)
+            is_restored = parse_arguments(text) == dict(arguments)
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidRequest(f"arguments: {error}") from error
+        if not is_restored:
+            raise InvalidRequest("arguments cannot be stored: NaN, or a table that means bytes")
         bytes_max = self.config.arguments_bytes_max
         if len(text) > bytes_max:
             raise InvalidRequest(

@@ -271,3 +271,32 @@ async def test_changes_at_the_same_time_come_one_after_the_other(house: House) -
 
     assert sorted(made) == sorted(bound) == [False] * 4 + [True]
     assert exchanges.binding_count == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"$base64": "a"},
+        {"$base64": "YQ=="},
+        {"t": {"$base64": "a"}},
+        {"t": {"$base64": "YQ=="}},
+    ],
+)
+async def test_a_table_that_reads_as_bytes_is_refused_before_it_is_stored(
+    house: House, arguments: dict[str, Value]
+) -> None:
+    exchanges = await open_exchanges(house)
+
+    with pytest.raises(InvalidRequest):
+        await exchanges.declare(LOGS, "fanout", arguments)
+
+    assert (await open_exchanges(house)).find(LOGS) is None
+
+
+async def test_a_binding_whose_arguments_cannot_be_parsed_is_refused(house: House) -> None:
+    exchanges = await open_exchanges(house)
+    await house.topic("orders")
+    text = format_arguments({"$base64": "a"})
+
+    with pytest.raises(InvalidRequest):
+        await exchanges.bind("default", Binding("amq.topic", Destination("orders"), "k", text))
