@@ -4,12 +4,15 @@ Configure is to create or delete, write is to publish, read is to receive. A que
 its topic. Answers are kept until the rules change.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from adapters.amqp.names import to_topic_name
 from adapters.amqp.v091.errors import AmqpFault, ReplyCode
+from adapters.amqp.v091.fields import Table
 from features.routing.model import DEFAULT_EXCHANGE
 from gateway.auth.ports import Authorizer, Operation, Principal, ResourceType
+from gateway.exchanges.standard import DEFAULT_SHOWN, named
 from gateway.model import DEFAULT_NAMESPACE, TopicName
 
 ANSWERS_MAX: Final = 1_000
@@ -49,12 +52,34 @@ class Access:
         if not self._may(operation, _resource(topic)):
             raise self._refused(operation, "exchange", exchange)
 
-    def check_publish(self, exchange: str, routing_key: str) -> None:
-        """Check a publish: to an exchange, or by the default exchange to a queue."""
+    def check_publish(self, exchange: str, routing_keys: Iterable[str]) -> None:
+        """Check a publish: to an exchange, or by the default exchange to queues.
+
+        ``routing_keys``: those of the headers CC and BCC, too, each of which names a queue there.
+        """
         if exchange == DEFAULT_EXCHANGE:
-            self.check_queue(Operation.WRITE, routing_key)
+            for queue_name in routing_keys:
+                self.check_queue(Operation.WRITE, queue_name)
         else:
             self.check_exchange(Operation.WRITE, exchange)
+
+    def check_dead_letters(self, queue_name: str, arguments: Table) -> None:
+        """Check where a new queue's dead letters go: read on the queue, write on the exchange.
+
+        By the default exchange they go to the queue that the arguments name. Where these name
+        none, each message names its own: that takes write on ``amq.default``.
+        """
+        exchange = arguments.value("x-dead-letter-exchange")
+        if not isinstance(exchange, str):
+            return
+        self.check_queue(Operation.READ, queue_name)
+        routing_key = arguments.value("x-dead-letter-routing-key")
+        if named(exchange) != DEFAULT_EXCHANGE:
+            self.check_exchange(Operation.WRITE, exchange)
+        elif isinstance(routing_key, str):
+            self.check_queue(Operation.WRITE, routing_key)
+        else:
+            self.check_exchange(Operation.WRITE, DEFAULT_SHOWN)
 
     def _may(self, operation: Operation, resource: str) -> bool:
         if self._revision != self._authorizer.revision:

@@ -159,7 +159,9 @@ class ConnectionPublisher:
         """Check that the user may publish; the answer is kept while the rules stay the same."""
         revision = self._node.kernel.authorizer.revision
         if plan.revision != revision:
-            self._connection.access.check_publish(plan.method.exchange, plan.method.routing_key)
+            method = plan.method
+            keys = (method.routing_key, *plan.routed.routing_keys[1:])
+            self._connection.access.check_publish(method.exchange, keys)
             plan.revision = revision
 
     # --- appending

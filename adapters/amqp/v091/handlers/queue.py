@@ -80,6 +80,7 @@ async def _declare(channel: Channel, method: QueueDeclare, name: str) -> Queue:
         raise AmqpFault(ReplyCode.ACCESS_REFUSED, text)
     check_arguments(method.arguments, resource)
     check_served(method.arguments, resource)
+    connection.access.check_dead_letters(name, method.arguments)
     queue = await make_queue(
         node.kernel.queues,
         node.kernel.topics,
