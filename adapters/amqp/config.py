@@ -70,6 +70,12 @@ class AmqpConfig(ListenerConfig):
         le=100_000,
         description="Frames of a connection that wait for an earlier one; then it is not read.",
     )
+    transaction_bytes_max: int = Field(
+        default=67_108_864,
+        ge=1_048_576,
+        le=1_073_741_824,
+        description="Publishes and settlements that the transactions of a connection gather.",
+    )
     request_bytes_budget: RequestBytesBudget = Field(default=134_217_728, ge=67_108_864)
     request_stall_s_max: RequestStallSeconds = 2
 

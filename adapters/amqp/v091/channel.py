@@ -21,7 +21,7 @@ from adapters.amqp.v091.methods.model import Method
 from adapters.amqp.v091.ports import ConnectionPort
 from adapters.amqp.v091.publishing import ConnectionPublisher, Plan, PublishedRun
 from adapters.amqp.v091.sources import Source, settle_as
-from adapters.amqp.v091.transaction import Transaction
+from adapters.amqp.v091.transaction import Transaction, TransactionRoom
 from adapters.amqp.v091.unacked import Unacked, UnackedRanges
 from gateway.queues.model import Outcome
 
@@ -29,15 +29,34 @@ PUBLISH: Final = b"\x00\x3c\x00\x28"
 ACK: Final = b"\x00\x3c\x00\x50"
 _ACK_BYTES: Final = 13
 _TAG: Final = slice(4, 12)
+_PIECE_BYTES: Final = 64  # of memory for each body frame, beside its bytes
+
+
+class OpenChannels(Protocol):
+    """All channels of a connection, as one of them uses them."""
+
+    def handle(self, channel: "Channel", method: Method) -> Coroutine[Any, Any, None] | None:
+        """Serve a method."""
+        ...
+
+    def confirm_soon(self, channel: "Channel") -> None:
+        """Send the channel's confirms at the end of this turn of the loop."""
+        ...
+
+    def forget(self, channel: "Channel") -> None:
+        """Free the channel's number."""
+        ...
 
 
 class ChannelConnection(ConnectionPort, Protocol):
     """The connection, as its channels use it."""
 
     publisher: ConnectionPublisher
+    transaction_room: TransactionRoom
 
-    def handle(self, channel: "Channel", method: Method) -> Coroutine[Any, Any, None] | None:
-        """Serve a method."""
+    @property
+    def channels(self) -> OpenChannels:
+        """All channels."""
         ...
 
     def start(
@@ -50,16 +69,12 @@ class ChannelConnection(ConnectionPort, Protocol):
         """Settle the channel when all frames of this read are taken."""
         ...
 
-    def confirm_soon(self, channel: "Channel") -> None:
-        """Send the channel's confirms at the end of this turn of the loop."""
-        ...
-
     def fail_channel(self, channel: "Channel | None", fault: AmqpFault) -> None:
         """Close the channel, or the connection where the fault is hard."""
         ...
 
-    def forget_channel(self, channel: "Channel") -> None:
-        """Free the channel's number."""
+    def leave_if_idle(self) -> None:
+        """Close the connection if that waits for its channels, and none is busy any more."""
         ...
 
     def receive_pending(self, channel: "Channel") -> None:
@@ -100,9 +115,14 @@ class Channel:
     # --- receiving
 
     @property
-    def kept_bytes(self) -> int:
-        """Bytes of an incomplete content and of frames that wait."""
-        return self._body_bytes + sum(len(frame.payload) for frame in self.pending)
+    def content_bytes(self) -> int:
+        """Bytes of an incomplete content; a body in many small frames counts for more."""
+        return self._body_bytes + _PIECE_BYTES * len(self._body)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of frames that wait."""
+        return sum(len(frame.payload) for frame in self.pending)
 
     def receive(self, frame: Frame) -> None:
         """Take one frame of this channel."""
@@ -127,7 +147,7 @@ class Channel:
 
     def _receive_method(self, method: Method) -> None:
         self.settle()
-        work = self.connection.handle(self, method)
+        work = self.connection.channels.handle(self, method)
         if work is not None:
             self.wait_for(work, method.INDEX)
 
@@ -148,6 +168,8 @@ class Channel:
                 ReplyCode.UNEXPECTED_FRAME,
                 "expected content body, got non content body frame instead",
             )
+        if not payload:
+            return
         self._body.append(payload)
         self._body_bytes += len(payload)
         if self._body_bytes >= self._header.body_bytes:
@@ -250,6 +272,12 @@ class Channel:
             raise AmqpFault(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
         return found
 
+    def roll_back(self) -> None:
+        """Forget what a transaction has gathered; its settlements are in flight again."""
+        if self.transaction is not None:
+            _, settlements = self.transaction.take()
+            self.unacked.put_back([one for one, _ in settlements])
+
     def next_tags(self, count: int) -> int:
         """Return the first of ``count`` new delivery tags."""
         first = self._next_tag
@@ -263,8 +291,10 @@ class Channel:
     def renew_credit(self) -> None:
         """Set the credit of all consumers, after deliveries or settlements.
 
-        What the channel may still have in flight is divided among them, so that together they
-        never exceed it.
+        What the channel may still have in flight is divided among them; where that is less than
+        one for each, each may have one, or those with an empty queue would keep it from the others.
+        Each delivery sets it anew, so that they exceed it together only by what is being read from
+        the disk.
         """
         count = len(self.consumers)
         if not count or self.is_ended:
@@ -272,9 +302,9 @@ class Channel:
         left = self.connection.config.unacked_max
         if self.channel_prefetch_count:
             left = min(left, self.channel_prefetch_count)
-        share, more = divmod(max(left - self.unacked.count, 0), count)
-        for index, consumer in enumerate(self.consumers.values()):
-            consumer.renew(channel_credit=share + (index < more))
+        share = -(-max(left - self.unacked.count, 0) // count)
+        for consumer in self.consumers.values():
+            consumer.renew(channel_credit=share)
 
     def pause_consumers(self) -> None:
         """Deliver nothing: the socket is full."""
@@ -294,11 +324,11 @@ class Channel:
 
     def confirm_soon(self) -> None:
         """Send the confirmations that are decided, at the end of this turn of the loop."""
-        self.connection.confirm_soon(self)
+        self.connection.channels.confirm_soon(self)
 
     def send_confirms(self) -> None:
         """Send the confirmations whose turn it is."""
-        if self.confirms is None or self.is_closing:
+        if self.confirms is None or self.is_ended:  # its number may be another channel's by now
             return
         for tag, multiple, is_nack in self.confirms.take():
             if is_nack:
@@ -327,7 +357,5 @@ class Channel:
         consumers, self.consumers = self.consumers, {}
         for consumer in consumers.values():
             consumer.cancel()
-        if self.transaction is not None:
-            _, settlements = self.transaction.take()
-            self.unacked.put_back([one for one, _ in settlements])
+        self.roll_back()
         settle_as(self.unacked.take_all(), Outcome.RELEASE)

@@ -30,15 +30,21 @@ class Channels:
         """Number of channels."""
         return len(self._channels)
 
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes of incomplete contents and of frames that wait."""
-        return sum(one.kept_bytes for one in self._channels.values())
+    def count_kept(self) -> tuple[int, int, int]:
+        """Return the bytes of incomplete contents, the bytes and the count of waiting frames."""
+        content_bytes = pending_bytes = pending_count = 0
+        for one in self._channels.values():
+            content_bytes += one.content_bytes
+            if one.pending:
+                pending_bytes += one.pending_bytes
+                pending_count += len(one.pending)
+        return content_bytes, pending_bytes, pending_count
 
     @property
-    def pending_count(self) -> int:
-        """Number of frames that wait for an earlier one."""
-        return sum(len(one.pending) for one in self._channels.values())
+    def is_idle(self) -> bool:
+        """Whether no channel waits for a method, and all publishes are confirmed."""
+        channels = self._channels.values()
+        return not (any(one.is_waiting for one in channels) or self.has_unconfirmed)
 
     @property
     def has_unconfirmed(self) -> bool:
@@ -101,6 +107,7 @@ class Channels:
         channels, self._to_confirm = self._to_confirm, {}
         for channel in channels:
             channel.send_confirms()
+        self._connection.leave_if_idle()
 
     def pause_consumers(self) -> None:
         """Deliver nothing: the socket is full."""

@@ -1,6 +1,7 @@
 """Connection of one AMQP 0-9-1 client: reads frames, hands them to channels, sends."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final
@@ -23,15 +24,16 @@ from adapters.amqp.v091.framing import (
     index_of,
 )
 from adapters.amqp.v091.heartbeats import Heartbeats
+from adapters.amqp.v091.kept_bytes import KeptBytes
 from adapters.amqp.v091.methods.codec import decode_method
 from adapters.amqp.v091.methods.connection import ConnectionClose, ConnectionStart
 from adapters.amqp.v091.methods.model import Method
 from adapters.amqp.v091.publishing import ConnectionPublisher
 from adapters.amqp.v091.session import State, Tuning, check_method
+from adapters.amqp.v091.transaction import TransactionRoom
 from gateway.admission import unsent_bytes
 from gateway.auth.ports import ANONYMOUS, Principal
-from gateway.budget import Intake
-from gateway.connection import Connection
+from gateway.connection import WRITE_HIGH_BYTES, Connection
 from gateway.errors import GatewayError, as_value
 from gateway.listener import Listener
 
@@ -68,19 +70,24 @@ class AmqpConnection(Connection):
         self.is_impersonator = False
         self.vhost = ""
         self.namespace = ""
-        self.client_properties: dict[str, Any] = {}
+        self.client_product = ""
         self.client_capabilities: frozenset[str] = frozenset()
         self.channels = Channels(self, handlers)
         self.publisher = ConnectionPublisher(self)
         self.control = Channel(self, 0)
         self.holder = node.kernel.queues.new_holder()
-        self._reader = FrameReader(self.config.frame_bytes_max)
-        self._intake = Intake(node.body_budget, partial(self.guard, self._count_kept))
+        self.reader = FrameReader(min(LOGIN_FRAME_BYTES_MAX, self.config.frame_bytes_max))
+        self.kept = KeptBytes(self, self.reader, node.body_budget)
         self._frames: list[Frame] = []
-        self._to_settle: list[Channel] = []
+        self._to_settle: deque[Channel] = deque()
+        self._leaves_by: Callable[[], None] | None = None
+        self.transaction_room = TransactionRoom(self.config.transaction_bytes_max)
+        self.is_full = False
+        """Whether the client reads slower than it is sent to; then consumers are paused."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.heartbeats = Heartbeats(listener.now_s)
         self._is_serving = False
+        self._on_log_low = partial(self.release_reads, "wal")
 
     # --- reading
 
@@ -93,11 +100,11 @@ class AmqpConnection(Connection):
             if self.state is State.HEADER:
                 self._receive_header(data)
                 return
-            frames = self._reader.receive(data)
+            frames = self.reader.receive(data)
         except AmqpFault as fault:
             self.fail(as_value(fault))
             return
-        if not self._reader.kept_bytes:
+        if not self.reader.kept_bytes:
             self.frame_started_s = None
         elif frames or self.frame_started_s is None:
             self.frame_started_s = self.listener.now_s
@@ -105,7 +112,7 @@ class AmqpConnection(Connection):
         self._serve()
 
     def _receive_header(self, data: memoryview) -> None:
-        header = self._reader.take_protocol_header(data)
+        header = self.reader.take_protocol_header(data)
         if header is None:
             self.frame_started_s = self.frame_started_s or self.listener.now_s
             return
@@ -119,7 +126,7 @@ class AmqpConnection(Connection):
         mechanisms = " ".join(mechanisms_offered(self.config)).encode()
         properties = self.node.server_properties
         self.send_method(0, ConnectionStart(0, 9, properties, mechanisms, b"en_US"))
-        self._frames += self._reader.receive(b"")
+        self._frames += self.reader.receive(b"")
         self._serve()
 
     def _serve(self) -> None:
@@ -130,7 +137,7 @@ class AmqpConnection(Connection):
         try:
             frames, self._frames = self._frames, []
             for index, frame in enumerate(frames):
-                if self.is_closing:
+                if self.is_closing or self._leaves_by is not None:
                     return
                 if self._must_hold():
                     self._frames = frames[index:] + self._frames
@@ -150,32 +157,14 @@ class AmqpConnection(Connection):
         append_queue.hold(self._on_log_low)
         return True
 
-    def _on_log_low(self) -> None:
-        self.release_reads("wal")
-
     def released(self) -> None:
         """See ``Connection``: take the frames that were read before."""
         self._serve()
 
     def _count_kept(self) -> None:
-        """Count what is kept of the peer; hold reads where that is too much."""
-        if self.is_closing:
-            return
-        kept_bytes = (
-            self._reader.kept_bytes + self.control.kept_bytes + self.channels.kept_bytes
-        )
-        is_midway = self._reader.kept_bytes > 0
-        if self._intake.count(kept_bytes, is_midway=is_midway):
-            self.release_reads("room")
-        else:
-            self.hold_reads("room")
-        pending = len(self.control.pending) + self.channels.pending_count
-        if pending > self.config.pipelined_max:
-            self.hold_reads("pipelined")
-        elif pending <= self.config.pipelined_max // 2:
-            self.release_reads("pipelined")
-        if self.state is not State.OPEN:
-            self.keep_before_login(kept_bytes + unsent_bytes(self))
+        self.kept.count()
+        if self.state is not State.OPEN and not self.is_closing:
+            self.keep_before_login(self.kept.size_bytes + unsent_bytes(self))
 
     # --- frames
 
@@ -214,27 +203,25 @@ class AmqpConnection(Connection):
         if work is not None:
             self.control.wait_for(work, method.INDEX)
 
-    def handle(self, channel: Channel, method: Method) -> Coroutine[Any, Any, None] | None:
-        """Serve a method of an open channel. Errors: ``AmqpFault``, those of the gateway."""
-        return self.channels.handle(channel, method)
-
-    def forget_channel(self, channel: Channel) -> None:
-        """Free the number of a channel that the client has closed."""
-        self.channels.forget(channel)
-
-    def limit_frames(self, frame_bytes_max: int) -> None:
-        """Take frames up to the size that was agreed."""
-        self._reader.frame_bytes_max = frame_bytes_max
-
     def pause_writing(self) -> None:
         """See asyncio: the client reads slower than it is sent to."""
         super().pause_writing()
-        self.channels.pause_consumers()
+        self._pause_consumers()
 
-    def resume_writing(self) -> None:
-        """See asyncio."""
-        super().resume_writing()
-        if self.is_writable:
+    def pause_if_full(self) -> None:
+        """Pause consumers when much is queued: many may deliver in one turn of the loop."""
+        if self.out_bytes > WRITE_HIGH_BYTES:
+            self._pause_consumers()
+
+    def _pause_consumers(self) -> None:
+        if not self.is_full:
+            self.is_full = True
+            self.channels.pause_consumers()
+
+    def flushed(self) -> None:
+        """See ``Connection``."""
+        if self.is_full and self.is_writable:
+            self.is_full = False
             self.channels.resume_consumers()
 
     def receive_pending(self, channel: Channel) -> None:
@@ -243,6 +230,7 @@ class AmqpConnection(Connection):
             self._take(channel.pending.popleft())
         self._settle_all()
         self._count_kept()
+        self.leave_if_idle()
 
     # --- what a read has brought
 
@@ -251,16 +239,14 @@ class AmqpConnection(Connection):
         self._to_settle.append(channel)
 
     def _settle_all(self) -> None:
-        channels, self._to_settle = self._to_settle, []
-        for channel in channels:
-            if channel.is_closing or self.is_closing:
+        while self._to_settle:
+            channel = self._to_settle.popleft()
+            if channel.is_ended:
                 continue
             try:
                 channel.settle()
             except GatewayError as error:
                 self.fail_channel(channel, to_fault(as_value(error)))
-
-    # --- work
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -292,15 +278,9 @@ class AmqpConnection(Connection):
             raise error
         channel.go_on()
 
-    # --- sending
-
     def send_method(self, number: int, method: Method) -> None:
         """Send a method on a channel."""
         self.send(encode_method_frame(number, method))
-
-    def confirm_soon(self, channel: Channel) -> None:
-        """Send a channel's confirms at the end of this turn of the loop."""
-        self.channels.confirm_soon(channel)
 
     # --- ending
 
@@ -309,8 +289,10 @@ class AmqpConnection(Connection):
         self.note(fault.code.name, fault.reply_text)
         if fault.is_hard or channel is None or channel.number == 0:
             self.end(fault)
-        elif not channel.is_closing:
-            channel.fail(fault, fault.index)
+        elif not channel.is_ended:
+            self._settle_all()  # what came before the fault counts; it may have one of its own
+            if not channel.is_ended:
+                channel.fail(fault, fault.index)
 
     def fail(self, error: GatewayError) -> None:
         """See ``Connection``: the client gets the reply code."""
@@ -325,6 +307,10 @@ class AmqpConnection(Connection):
         if self.state is State.HEADER:
             self.close()
             return
+        self._settle_all()
+        if self.state is State.CLOSING:  # by a fault in what came before
+            return
+        self._leaves_by = None
         self.close_channels()
         self.state = State.CLOSING
         self.send_method(0, ConnectionClose(fault.code, fault.reply_text, *fault.index))
@@ -334,6 +320,19 @@ class AmqpConnection(Connection):
         if self.state is State.CLOSING:
             self.state = State.CLOSED
             self.close()
+
+    def leave(self, end: Callable[[], None]) -> None:
+        """Take no more frames, and call ``end`` when no channel is busy; see ``is_idle``."""
+        self._settle_all()
+        self._leaves_by = end
+        self.leave_if_idle()
+
+    def leave_if_idle(self) -> None:
+        """Call what ``leave`` was given, if no channel is busy."""
+        end = self._leaves_by
+        if end is not None and self.channels.is_idle:
+            self._leaves_by = None
+            end()
 
     def close_channels(self) -> None:
         """End all channels; what is in flight returns to its queues."""
@@ -347,7 +346,7 @@ class AmqpConnection(Connection):
             task.cancel()
         self.close_channels()
         self.node.kernel.broker.append_queue.unhold(self._on_log_low)
-        self._intake.close()
+        self.kept.close()
         self.node.forget(self)
 
     # --- deadlines
@@ -364,7 +363,7 @@ class AmqpConnection(Connection):
 
     def overdue(self, now_s: float) -> str | None:
         """See ``Connection``: once open, heartbeats alone bound silence."""
-        if self._intake.is_stalled(self.bytes_received, now_s, is_held=bool(self._holds)):
+        if self.kept.is_stalled(now_s, is_held=bool(self._holds)):
             return "request_bytes_budget"
         if self.state is not State.OPEN:
             return super().overdue(now_s)
@@ -373,10 +372,10 @@ class AmqpConnection(Connection):
         return None if self._holds else self.late(now_s)
 
     def hurry(self) -> None:
-        """See ``Connection``: the node drains."""
+        """See ``Connection``: the node drains. What was published is confirmed first."""
         if self.state is State.OPEN:
             text = "broker forced connection closure"
-            self.end(AmqpFault(ReplyCode.CONNECTION_FORCED, text))
+            self.leave(partial(self.end, AmqpFault(ReplyCode.CONNECTION_FORCED, text)))
         else:
             self.close()
 
@@ -390,9 +389,10 @@ class AmqpConnection(Connection):
             "user": self.principal.name,
             "vhost": self.vhost,
             "channels": self.channels.count,
-            "product": str(self.client_properties.get("product", "")),
+            "product": self.client_product,
         }
 
 
 CLOSE_OK_S_MAX: Final = 5.0
+LOGIN_FRAME_BYTES_MAX: Final = 16_384  # before Tune
 _CLOSES: Final = frozenset({(10, 50), (10, 51)})

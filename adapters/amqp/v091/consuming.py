@@ -39,6 +39,8 @@ class Consumer(Source):
             is_exclusive=is_exclusive,
             settles_at_once=self.no_ack,
         )
+        if self.channel.connection.is_full:
+            self._registered.pause()
 
     def renew(self, *, channel_credit: int) -> None:
         """Set the credit: what the prefetch leaves, and this consumer's part of the channel's."""
@@ -63,7 +65,9 @@ class Consumer(Source):
 
     def on_ranges(self, ranges: Sequence[DeliveredRange]) -> None:
         """See ``ConsumerSink``."""
-        self.channel.connection.guard(deliver, self.channel, self, ranges)
+        connection = self.channel.connection
+        connection.guard(deliver, self.channel, self, ranges)
+        connection.pause_if_full()
         self.channel.renew_credit()
 
     def on_cancelled(self, _reason: CancelReason) -> None:
@@ -93,7 +97,7 @@ def start_get(channel: ChannelPort, queue: Queue, *, no_ack: bool) -> None:
     queue.receive_ranges(
         1,
         bytes_max=DELIVERED_BYTES_MAX,
-        on_done=partial(_on_got, channel, source),
+        on_done=partial(channel.connection.guard, _on_got, channel, source),
         holder=channel.connection.holder,
     )
 

@@ -32,6 +32,7 @@ class ConnectionPort(Protocol):
     is_impersonator: bool
     is_writable: bool
     is_closing: bool
+    is_full: bool
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -48,6 +49,10 @@ class ConnectionPort(Protocol):
 
     def guard(self, work: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - passed on
         """Run ``work``; an error closes this connection only."""
+        ...
+
+    def pause_if_full(self) -> None:
+        """Pause consumers when much is queued."""
         ...
 
     def note(self, kind: str, message: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from adapters.amqp.mapping import to_headers, without_bcc
+from adapters.amqp.mapping import parse_expiration, to_headers, without_bcc
 from adapters.amqp.names import to_topic_name
 from adapters.amqp.v091.confirms import Pending
 from adapters.amqp.v091.errors import AmqpFault, ReplyCode, to_fault
@@ -21,7 +21,7 @@ from adapters.amqp.v091.methods.codec import decode_method
 from adapters.amqp.v091.ports import ChannelPort, ConnectionPort
 from adapters.amqp.v091.properties import Properties, decode_properties, encode_properties
 from features.routing.model import DEFAULT_EXCHANGE, Message, Value
-from gateway.errors import GatewayError, StorageUnavailable, as_value
+from gateway.errors import GatewayError, PolicyViolation, StorageUnavailable, as_value
 from gateway.exchanges.model import ExchangeName
 from gateway.exchanges.publisher import Publication
 from gateway.exchanges.standard import ExchangeNotFound
@@ -107,6 +107,10 @@ class ConnectionPublisher:
             raise
         except ExchangeNotFound:
             raise self._not_found(plan) from None
+        except (
+            PolicyViolation
+        ) as error:  # of the exchange, not of a queue: 403 as without confirms
+            raise to_fault(as_value(error)) from None
         except GatewayError as error:
             self._refuse(channel, pending, as_value(error))
             return
@@ -145,6 +149,8 @@ class ConnectionPublisher:
         )
 
     def _check_properties(self, method: BasicPublish, properties: Properties) -> None:
+        if properties.expiration is not None:
+            parse_expiration(properties.expiration)
         if method.immediate:
             raise AmqpFault(ReplyCode.NOT_IMPLEMENTED, "immediate=true")
         user = self._connection.user_name

@@ -25,7 +25,7 @@ def open_(channel: Channel, _method: ChannelOpen) -> None:
 def close(channel: Channel, _method: ChannelClose) -> None:
     """Return what is in flight, and free the number."""
     channel.close()
-    channel.connection.forget_channel(channel)
+    channel.connection.channels.forget(channel)
     channel.send(ChannelCloseOk())
 
 

@@ -1,5 +1,8 @@
 """The class connection: handshake, login, tuning, opening a vhost, closing."""
 
+from functools import partial
+from typing import Final
+
 from adapters.amqp.config import FRAME_BYTES_MIN
 from adapters.amqp.names import to_namespace
 from adapters.amqp.permissions import Access
@@ -23,11 +26,13 @@ from adapters.amqp.v091.session import State
 from gateway.auth.ports import Principal
 from gateway.errors import GatewayError, Unauthenticated
 
+PRODUCT_CHARS_MAX: Final = 255
+
 
 async def start_ok(connection: AmqpConnection, method: ConnectionStartOk) -> None:
     """Log in by the mechanism that the client has chosen."""
     properties = method.client_properties
-    connection.client_properties = {name: field.value for name, field in properties}
+    connection.client_product = str(properties.value("product") or "")[:PRODUCT_CHARS_MAX]
     capabilities = properties.value("capabilities")
     if isinstance(capabilities, Table):
         connection.client_capabilities = frozenset(
@@ -66,9 +71,12 @@ async def _log_in(connection: AmqpConnection, login: Login, response: bytes) -> 
         else:
             connection.close()
         return
+    if connection.state is not State.START:  # it was closed meanwhile
+        return
     connection.principal = Principal(name, "amqp", connection.peer_host)
     connection.user_name = login.user_name or name
     connection.has_greeted = True
+    connection.reader.frame_bytes_max = connection.config.frame_bytes_max
     connection.state = State.TUNE
     tuning = connection.tuning
     connection.send_method(
@@ -79,7 +87,7 @@ async def _log_in(connection: AmqpConnection, login: Login, response: bytes) -> 
 def tune_ok(connection: AmqpConnection, method: ConnectionTuneOk) -> None:
     """Take the client's limits."""
     connection.tuning.agree(method, frame_bytes_min=FRAME_BYTES_MIN)
-    connection.limit_frames(connection.tuning.frame_bytes_max)
+    connection.reader.frame_bytes_max = connection.tuning.frame_bytes_max
     connection.heartbeats.heartbeat_s = connection.tuning.heartbeat_s
     connection.state = State.OPENING
 
@@ -100,7 +108,11 @@ def open_(connection: AmqpConnection, method: ConnectionOpen) -> None:
 
 
 def close(connection: AmqpConnection, _method: ConnectionClose) -> None:
-    """Answer, and close the socket."""
+    """Answer, and close the socket, when what the client has sent before is done."""
+    connection.leave(partial(_close, connection))
+
+
+def _close(connection: AmqpConnection) -> None:
     connection.close_channels()
     connection.send_method(0, ConnectionCloseOk())
     connection.state = State.CLOSED

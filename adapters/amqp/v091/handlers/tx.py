@@ -15,7 +15,7 @@ from adapters.amqp.v091.methods.tx import (
 from adapters.amqp.v091.sources import Source, settle_as
 from adapters.amqp.v091.transaction import Transaction
 from adapters.amqp.v091.unacked import Unacked
-from gateway.errors import StorageUnavailable
+from gateway.errors import GatewayError, StorageUnavailable
 from gateway.queues.model import Outcome
 
 
@@ -25,7 +25,7 @@ def select(channel: Channel, _method: TxSelect) -> None:
         text = "cannot switch from confirm to tx mode"
         raise AmqpFault(ReplyCode.PRECONDITION_FAILED, text)
     if channel.transaction is None:
-        channel.transaction = Transaction()
+        channel.transaction = Transaction(channel.connection.transaction_room)
     channel.send(TxSelectOk())
 
 
@@ -40,8 +40,13 @@ def commit(channel: Channel, _method: TxCommit) -> None:
     """Publish and settle all that was held back; answer when it is durable."""
     publishes, settlements = _transaction(channel).take()
     channel.wait()
-    on_done = partial(_on_committed, channel, settlements)
-    channel.connection.publisher.publish_all(channel, publishes, on_done)
+    connection = channel.connection
+    on_done = partial(connection.guard, _on_committed, channel, settlements)
+    try:
+        connection.publisher.publish_all(channel, publishes, on_done)
+    except GatewayError:
+        channel.unacked.put_back([one for one, _ in settlements])
+        raise
 
 
 def _on_committed(
@@ -49,12 +54,14 @@ def _on_committed(
     settlements: list[tuple[Unacked[Source], Outcome]],
     error: StorageUnavailable | None,
 ) -> None:
+    if error is not None and channel.is_ended:
+        settle_as([one for one, _ in settlements], Outcome.RELEASE)
+        return
     if error is not None:
         channel.unacked.put_back([one for one, _ in settlements])
-        if not channel.is_ended:
-            fault = to_fault(error)
-            fault.index = TxCommit.INDEX
-            channel.connection.fail_channel(channel, fault)
+        fault = to_fault(error)
+        fault.index = TxCommit.INDEX
+        channel.connection.fail_channel(channel, fault)
         return
     for one, outcome in settlements:
         settle_as((one,), outcome)
@@ -65,6 +72,6 @@ def _on_committed(
 
 def rollback(channel: Channel, _method: TxRollback) -> None:
     """Forget publishes; messages in flight are in flight again, and not requeued."""
-    _, settlements = _transaction(channel).take()
-    channel.unacked.put_back([one for one, _ in settlements])
+    _transaction(channel)
+    channel.roll_back()
     channel.send(TxRollbackOk())
