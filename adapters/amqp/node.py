@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from adapters.amqp.config import AmqpConfig
 from adapters.amqp.names import to_topic_name
-from adapters.amqp.queues import Declaration, locked
+from adapters.amqp.queues import NODE, Declaration, locked
 from adapters.amqp.v091.errors import AmqpFault, ReplyCode
 from adapters.amqp.v091.fields import Table, to_table
 from adapters.amqp.v091.shown import to_columns
@@ -56,10 +56,16 @@ class AmqpNode:
         self.requests: Counter[str] = Counter()
         """Count of requests, by method."""
         self._owners: dict[Queue, Client] = {}
+        self._owned: dict[Client, set[Queue]] = {}
         self._leaving: set[Queue] = set()  # whose deletion has begun
 
     def _show(self, _partition: Partition, records: Sequence[Record]) -> Columns:
         return to_columns(records, self.reserved_prefixes)
+
+    @property
+    def node_id(self) -> str:
+        """Id of this node, as it is kept with queues that end with it."""
+        return str(self.kernel.placement.node_id)
 
     # --- queues
 
@@ -89,13 +95,13 @@ class AmqpNode:
     def own(self, connection: Client, queue: Queue) -> None:
         """Give a connection a queue that ends with it."""
         self._owners[queue] = connection
+        self._owned.setdefault(connection, set()).add(queue)
 
     def forget(self, connection: Client) -> None:
         """Delete the queues that end with a connection."""
-        for queue, owner in tuple(self._owners.items()):
-            if owner is connection:
-                del self._owners[queue]
-                self.delete_soon(queue)
+        for queue in self._owned.pop(connection, ()):
+            del self._owners[queue]
+            self.delete_soon(queue)
 
     def delete_soon(self, queue: Queue) -> None:
         """Delete a queue; from now on it is not found, and a declaration makes a new one."""
@@ -112,7 +118,9 @@ class AmqpNode:
 
     async def delete_queue(self, queue: Queue) -> None:
         """Delete a queue. Errors: those of ``QueueManager.delete``."""
-        self._owners.pop(queue, None)
+        owner = self._owners.pop(queue, None)
+        if owner is not None:
+            self._owned[owner].discard(queue)
         await self.kernel.queues.delete(queue)
 
     def consumer_left(self, queue: Queue) -> None:
@@ -126,10 +134,15 @@ class AmqpNode:
     # --- a start
 
     async def delete_left_over(self) -> None:
-        """Delete the exclusive queues of connections that a crash has ended."""
+        """Delete queues of connections that a crash has ended, and those not durable.
+
+        Those of other nodes, which may serve them, stay.
+        """
         for queue in self.kernel.queues.everything():
             declared = Declaration.of(queue)
-            if declared is not None and (declared.exclusive or not declared.durable):
+            if declared is None or (declared.durable and not declared.exclusive):
+                continue
+            if queue.attributes.get(NODE, self.node_id) == self.node_id:
                 await self.kernel.queues.delete(queue)
 
 

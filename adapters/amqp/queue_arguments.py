@@ -6,8 +6,10 @@ https://www.rabbitmq.com/docs/queues#optional-arguments, and RabbitMQ's ``rabbit
 from collections.abc import Callable
 from typing import Final
 
+from pydantic import ValidationError
+
 from adapters.amqp.v091.errors import AmqpFault, ReplyCode
-from adapters.amqp.v091.fields import Field, Table
+from adapters.amqp.v091.fields import Field, Table, encode_table
 from gateway.queues.dead_letter_targets import DEFAULT_EXCHANGE
 from gateway.queues.model import QueueSettings
 
@@ -19,6 +21,7 @@ _MS_MAX: Final = 315_360_000_000
 _INTEGERS: Final = frozenset("bBsuIilLD")
 _FLOATS: Final = frozenset("df")
 _PRIORITY_MAX: Final = 255
+ARGUMENTS_BYTES_MAX: Final = 16_384  # of a queue, which each of its methods reads
 
 _ANY_TYPE: Final = ("x-queue-type", "x-queue-leader-locator", "x-max-length-bytes")
 _QUEUES: Final = (
@@ -71,6 +74,8 @@ ARGUMENTS: Final[dict[str, frozenset[str]]] = {
 
 NOT_SERVED: Final = frozenset(
     {
+        "x-consumer-disconnected-timeout",
+        "x-consumer-timeout",
         "x-delayed-retry-max",
         "x-delayed-retry-min",
         "x-delayed-retry-type",
@@ -209,6 +214,13 @@ def check_arguments(arguments: Table, resource: str) -> None:
 
     ``resource``: as ``queue 'orders' in vhost '/'``.
     """
+    size_bytes = len(encode_table(arguments))
+    if size_bytes > ARGUMENTS_BYTES_MAX:
+        raise AmqpFault(
+            ReplyCode.PRECONDITION_FAILED,
+            f"arguments of {size_bytes} bytes for {resource}, at most {ARGUMENTS_BYTES_MAX} are "
+            "kept",
+        )
     kind = queue_type(arguments)
     known = ARGUMENTS[kind]
     others = frozenset().union(*ARGUMENTS.values()) - known
@@ -241,7 +253,11 @@ def check_served(arguments: Table, resource: str) -> None:
 
 
 def to_settings(arguments: Table, lease_ms: int) -> QueueSettings:
-    """Return the settings of a queue with checked arguments."""
+    """Return the settings of a queue with checked arguments.
+
+    Error: ``AmqpFault`` 406 for a value that a setting does not hold: half a message, a name that
+    is too long or no UTF-8.
+    """
     values: dict[str, object] = {"lease_ms": lease_ms}
     exchange = arguments.value("x-dead-letter-exchange")
     if exchange is not None:
@@ -249,13 +265,22 @@ def to_settings(arguments: Table, lease_ms: int) -> QueueSettings:
     for name, setting in _SETTINGS.items():
         if (value := arguments.value(name)) is not None:
             values[setting] = value
-    return QueueSettings.model_validate(values)
+    try:
+        return QueueSettings.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = _ARGUMENT_OF.get(str(first["loc"][0]), "")
+        raise _invalid(name, "queue", first["msg"]) from None
 
 
 _SETTINGS: Final = {
     "x-dead-letter-routing-key": "dead_letter_routing_key",
     "x-max-length": "length_max",
     "x-single-active-consumer": "single_active",
+}
+_ARGUMENT_OF: Final = {
+    "dead_letter_exchange": "x-dead-letter-exchange",
+    **{setting: name for name, setting in _SETTINGS.items()},
 }
 
 

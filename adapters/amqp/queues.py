@@ -11,6 +11,7 @@ from adapters.amqp.v091.fields import Table, decode_table, encode_table
 from gateway.queues.manager import Queue
 
 _DECLARED: Final = "amqp.queue"  # attribute of a queue
+NODE: Final = "amqp.node"  # attribute: id of the node at which it was declared
 
 
 class Declaration(NamedTuple):
@@ -21,12 +22,12 @@ class Declaration(NamedTuple):
     auto_delete: bool
     arguments: Table
 
-    def to_attributes(self, name: str) -> dict[str, str]:
-        """Return the attributes to be kept with the queue of that name."""
+    def to_attributes(self, name: str, node_id: str) -> dict[str, str]:
+        """Return the attributes to be kept with the queue of that name, declared at a node."""
         table = base64.b64encode(encode_table(self.arguments)).decode("ascii")
         flags = [self.durable, self.exclusive, self.auto_delete]
         text = json.dumps({"flags": flags, "arguments": table}, separators=(",", ":"))
-        return {_DECLARED: text, QUEUE_NAME: name}
+        return {_DECLARED: text, QUEUE_NAME: name, NODE: node_id}
 
     @classmethod
     def of(cls, queue: Queue) -> "Declaration | None":

@@ -20,7 +20,8 @@ from adapters.amqp.v091.methods.basic import BasicPublish, BasicReturn
 from adapters.amqp.v091.methods.codec import decode_method
 from adapters.amqp.v091.ports import ChannelPort, ConnectionPort
 from adapters.amqp.v091.properties import Properties, decode_properties, encode_properties
-from features.routing.model import DEFAULT_EXCHANGE, Message, Value
+from features.routing.delayed import delay_ms_of
+from features.routing.model import DEFAULT_EXCHANGE, ExchangeType, Message, Value
 from gateway.errors import GatewayError, PolicyViolation, StorageUnavailable, as_value
 from gateway.exchanges.model import ExchangeName
 from gateway.exchanges.publisher import Publication
@@ -28,7 +29,9 @@ from gateway.exchanges.standard import ExchangeNotFound
 from gateway.storage import OnDone
 
 PLANS_MAX: Final = 64  # of a connection
-PLAN_BYTES_MAX: Final = 4_096  # larger ones are made anew each time
+PLAN_BYTES_MAX: Final = (
+    1_024  # larger ones are made anew each time: decoded, one is 100 times that
+)
 _CC: Final = ("CC", "BCC")
 
 
@@ -207,7 +210,7 @@ class ConnectionPublisher:
 
     def _return(self, channel: ChannelPort, plan: Plan, bodies: Sequence[bytes]) -> None:
         """Return unroutable messages, if the publisher asks for it; before their confirms."""
-        if not plan.method.mandatory:
+        if not plan.method.mandatory or self._is_delayed(plan):
             return
         method = plan.method
         returned = BasicReturn(
@@ -220,6 +223,13 @@ class ConnectionPublisher:
                 channel.number, plan.raw, body, self._connection.tuning.frame_bytes_max
             )
             self._connection.send(*content)
+
+    def _is_delayed(self, plan: Plan) -> bool:
+        """Say whether messages wait at a delayed exchange: they are routed later, or dropped."""
+        name = ExchangeName(self._connection.namespace, plan.method.exchange)
+        found = self._node.kernel.exchanges.find(name)
+        is_delayed = found is not None and found.type is ExchangeType.DELAYED
+        return is_delayed and delay_ms_of(plan.routed.headers) > 0
 
     def _refuse(
         self, channel: ChannelPort, pending: Pending | None, error: GatewayError

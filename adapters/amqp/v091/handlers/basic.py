@@ -3,6 +3,7 @@
 from typing import Final
 
 from adapters.amqp.node import queue_resource
+from adapters.amqp.queues import name_of
 from adapters.amqp.v091.channel import Channel
 from adapters.amqp.v091.consuming import PRIORITY, Consumer, start_get
 from adapters.amqp.v091.errors import AmqpFault, ReplyCode
@@ -25,6 +26,7 @@ from adapters.amqp.v091.methods.basic import (
 from adapters.amqp.v091.sources import settle_as
 from gateway.auth.ports import Operation
 from gateway.queues.consumers import QueueInUse
+from gateway.queues.manager import Queue
 from gateway.queues.model import Outcome
 
 _TAG_PREFIX: Final = "amq.ctag-"
@@ -45,11 +47,7 @@ def qos(channel: Channel, method: BasicQos) -> None:
 def consume(channel: Channel, method: BasicConsume) -> None:
     """Start a consumer."""
     connection = channel.connection
-    name = method.queue or channel.last_queue
-    if not name:
-        raise AmqpFault(ReplyCode.NOT_FOUND, "no previously declared queue")
-    connection.access.check_queue(Operation.READ, name)
-    queue = connection.node.get_queue(connection, name)
+    queue = _queue_to_read(channel, method.queue)
     tag = method.consumer_tag or random_name(_TAG_PREFIX)
     if tag in channel.consumers:
         raise AmqpFault(ReplyCode.NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
@@ -59,12 +57,25 @@ def consume(channel: Channel, method: BasicConsume) -> None:
     try:
         consumer.start(is_exclusive=method.exclusive, priority=_priority(method))
     except QueueInUse:
-        text = f"{queue_resource(connection, name)} in exclusive use"
+        text = f"{queue_resource(connection, name_of(queue))} in exclusive use"
         raise AmqpFault(ReplyCode.ACCESS_REFUSED, text) from None
     channel.consumers[tag] = consumer
     if not method.nowait:
         channel.send(BasicConsumeOk(tag))
     channel.renew_credit()
+
+
+def _queue_to_read(channel: Channel, queue_name: str) -> Queue:
+    """Return a queue to receive from. Errors: ``AmqpFault``; ``NotLeader`` on another node."""
+    connection = channel.connection
+    name = queue_name or channel.last_queue
+    if not name:
+        raise AmqpFault(ReplyCode.NOT_FOUND, "no previously declared queue")
+    connection.access.check_queue(Operation.READ, name)
+    queue = connection.node.get_queue(connection, name)
+    if queue.is_away:
+        queue.check_here()
+    return queue
 
 
 def _priority(method: BasicConsume) -> int:
@@ -94,13 +105,7 @@ def cancel_ok(channel: Channel, _method: BasicCancelOk) -> None:
 
 def get(channel: Channel, method: BasicGet) -> None:
     """Deliver one message, or say that there is none."""
-    connection = channel.connection
-    name = method.queue or channel.last_queue
-    if not name:
-        raise AmqpFault(ReplyCode.NOT_FOUND, "no previously declared queue")
-    connection.access.check_queue(Operation.READ, name)
-    queue = connection.node.get_queue(connection, name)
-    start_get(channel, queue, no_ack=method.no_ack)
+    start_get(channel, _queue_to_read(channel, method.queue), no_ack=method.no_ack)
 
 
 def ack(channel: Channel, method: BasicAck) -> None:

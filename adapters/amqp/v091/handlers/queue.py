@@ -1,6 +1,7 @@
 """The class queue: declaring, deleting, binding and purging queues."""
 
 import base64
+import contextlib
 import os
 from functools import partial
 from typing import Final
@@ -32,6 +33,7 @@ from adapters.amqp.v091.methods.queue import (
 from adapters.amqp.v091.publishing import to_values
 from features.routing.model import Binding, Destination, format_arguments
 from gateway.auth.ports import Operation
+from gateway.errors import TopicNotFound
 from gateway.futures import await_done
 from gateway.queues.create_queue import make_queue
 from gateway.queues.manager import Queue
@@ -87,9 +89,11 @@ async def _declare(channel: Channel, method: QueueDeclare, name: str) -> Queue:
         to_topic_name(connection.namespace, name),
         to_settings(method.arguments, connection.config.consumer_timeout_s * 1_000),
         partitions=1,
-        attributes=wanted.to_attributes(name),
+        attributes=wanted.to_attributes(name, node.node_id),
     )
-    if method.exclusive:
+    if method.exclusive and channel.is_ended:  # nobody else may have it
+        node.delete_soon(queue)
+    elif method.exclusive:
         node.own(connection, queue)
     return queue
 
@@ -156,6 +160,7 @@ async def delete(channel: Channel, method: QueueDelete) -> None:
             raise AmqpFault(ReplyCode.PRECONDITION_FAILED, f"{resource} in use")
         if method.if_empty and count:
             raise AmqpFault(ReplyCode.PRECONDITION_FAILED, f"{resource} not empty")
-        await node.delete_queue(queue)
+        with contextlib.suppress(TopicNotFound):  # another client was faster
+            await node.delete_queue(queue)
     if not method.nowait:
         channel.send(QueueDeleteOk(count))
