@@ -96,20 +96,17 @@ class AmqpConnection(Connection):
         if self.is_closing:
             return
         data = self.listener.receive_buffer[:size_bytes]
-        try:
-            if self.state is State.HEADER:
-                self._receive_header(data)
-                return
-            frames = self.reader.receive(data)
-        except AmqpFault as fault:
-            self.fail(as_value(fault))
+        if self.state is State.HEADER:
+            self._receive_header(data)
             return
+        frames = self.reader.receive(data)
         if not self.reader.kept_bytes:
             self.frame_started_s = None
         elif frames or self.frame_started_s is None:
             self.frame_started_s = self.listener.now_s
         self._frames += frames
         self._serve()
+        self.reader.check()
 
     def _receive_header(self, data: memoryview) -> None:
         header = self.reader.take_protocol_header(data)
@@ -128,6 +125,7 @@ class AmqpConnection(Connection):
         self.send_method(0, ConnectionStart(0, 9, properties, mechanisms, b"en_US"))
         self._frames += self.reader.receive(b"")
         self._serve()
+        self.reader.check()
 
     def _serve(self) -> None:
         """Take the frames that were read, then settle what they brought, a run at a time."""

@@ -45,11 +45,12 @@ class Frame(NamedTuple):
 class FrameReader:
     """Cuts frames from the bytes of a connection. ``frame_bytes_max`` may change at any time."""
 
-    __slots__ = ("_rest", "frame_bytes_max")
+    __slots__ = ("_fault", "_rest", "frame_bytes_max")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self.frame_bytes_max = frame_bytes_max
         self._rest = b""
+        self._fault: FrameFault | None = None
 
     @property
     def kept_bytes(self) -> int:
@@ -66,7 +67,7 @@ class FrameReader:
         return header
 
     def receive(self, data: Buffer) -> list[Frame]:
-        """Return the frames that are complete. Error: ``FrameFault``."""
+        """Return the frames that are complete, up to the first damaged one: see ``check``."""
         block = self._rest + bytes(data) if self._rest else bytes(data)
         payload_bytes_max = self.frame_bytes_max - OVERHEAD_BYTES + _TOLERATED_BYTES
         frames: list[Frame] = []
@@ -74,19 +75,31 @@ class FrameReader:
         while at + HEADER_BYTES <= end:
             kind, channel, size = _HEAD.unpack_from(block, at)
             if size > payload_bytes_max:
-                raise FrameFault(
+                return self._end_at(
+                    frames,
                     f"type {kind}, payload of {size} bytes is larger than negotiated maximum "
-                    f"size of {payload_bytes_max}"
+                    f"size of {payload_bytes_max}",
                 )
             stop = at + HEADER_BYTES + size
             if stop >= end:
                 break
             if block[stop] != END:
-                raise FrameFault(f"invalid frame end marker {block[stop]}")
+                return self._end_at(frames, f"invalid frame end marker {block[stop]}")
             frames.append(Frame(kind, channel, block[at + HEADER_BYTES : stop]))
             at = stop + 1
         self._rest = block[at:]
         return frames
+
+    def _end_at(self, frames: list[Frame], text: str) -> list[Frame]:
+        self._rest = b""
+        self._fault = FrameFault(text)
+        return frames
+
+    def check(self) -> None:
+        """Raise the fault that has ended the last ``receive``. Error: ``FrameFault``."""
+        fault, self._fault = self._fault, None
+        if fault is not None:
+            raise fault
 
 
 def index_of(frame: Frame) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What a client has sent before a connection or a channel ends is not lost."""
+"""Ends of connections and channels: messages that were sent before are not lost."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -63,6 +63,7 @@ async def test_publishes_behind_a_declaration_precede_the_answer_to_a_close(
         encode_method_frame(1, BasicAck(7, multiple=False)),  # 406, of the channel
         encode_frame(CONTENT_HEADER, 1, b""),  # 505, of the connection
         encode_frame(METHOD, 2, b"\0\x63\0\1"),  # 540, of another channel
+        encode_frame(METHOD, 1, b"")[:-1] + b"\0",  # 501, of the frame
     ],
 )
 async def test_publishes_before_a_fault_in_one_read_are_stored(
@@ -72,6 +73,8 @@ async def test_publishes_before_a_fault_in_one_read_are_stored(
 
     peer.send_bytes(published(1, "q", b"a") + fault)
 
+    found = await peer.methods()
+    assert isinstance(found[-1], ChannelClose | ConnectionClose)
     await until(lambda: one.ready_count("q") == 1)
 
 
