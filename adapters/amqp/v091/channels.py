@@ -43,14 +43,8 @@ class Channels:
     @property
     def is_idle(self) -> bool:
         """Whether no channel waits for a method, and all publishes are confirmed."""
-        channels = self._channels.values()
-        return not (any(one.is_waiting for one in channels) or self.has_unconfirmed)
-
-    @property
-    def has_unconfirmed(self) -> bool:
-        """Whether a channel has publishes that are not confirmed."""
-        return any(
-            one.confirms is not None and one.confirms.unconfirmed_count
+        return not any(
+            one.is_waiting or (one.confirms is not None and one.confirms.unconfirmed_count)
             for one in self._channels.values()
         )
 

@@ -378,8 +378,8 @@ class AmqpConnection(Connection):
             self.close()
 
     def has_unsaved_work(self) -> bool:
-        """See ``Connection``: publishes that are not confirmed."""
-        return self.channels.has_unconfirmed
+        """See ``Connection``: publishes that are not confirmed, commits under way."""
+        return not self.channels.is_idle
 
     def describe(self) -> dict[str, Any]:
         """See ``Connection``."""

@@ -11,6 +11,7 @@ from adapters.amqp.v091.methods.channel import ChannelClose, ChannelCloseOk, Cha
 from adapters.amqp.v091.methods.confirm import ConfirmSelect
 from adapters.amqp.v091.methods.connection import ConnectionClose, ConnectionCloseOk
 from adapters.amqp.v091.methods.queue import QueueDeclareOk
+from adapters.amqp.v091.methods.tx import TxCommit, TxCommitOk, TxSelect
 from tests.adapters.amqp.conformance.methods import declare
 from tests.adapters.amqp.in_process import AmqpInProcess, Peer, amqp_in_process, published
 from tests.support.waiting import until
@@ -118,3 +119,20 @@ async def test_a_drain_confirms_before_it_closes(one: AmqpInProcess) -> None:
     await until(lambda: one.ready_count("q") == 1)
     kinds = [type(found) for found in await peer.methods()]
     assert kinds == [BasicAck, ConnectionClose]
+
+
+async def test_a_drain_answers_a_commit_before_it_closes(one: AmqpInProcess) -> None:
+    peer = await with_queue(one)
+    peer.send(1, TxSelect())
+    peer.send_bytes(published(1, "q", b"a"))
+    one.storage.held = True
+    peer.send(1, TxCommit())
+    await peer.frames()
+
+    peer.connection.hurry()
+    assert peer.connection.has_unsaved_work()
+    one.storage.release()
+
+    await until(lambda: not peer.connection.has_unsaved_work())
+    kinds = [type(found) for found in await peer.methods()]
+    assert kinds == [TxCommitOk, ConnectionClose]
