@@ -67,7 +67,9 @@ def end(  # noqa: PLR0913 - by keyword
     ``InvalidTransactionState``, ``ConcurrentTransactions``.
     """
     changes_epoch = version >= EPOCH_AT_EACH_END
-    is_retry = changes_epoch and current is not None and _is_retry(current, producer_id, epoch)
+    is_retry = (
+        changes_epoch and current is not None and current.has_replaced(producer_id, epoch)
+    )
     if current is None or (current.producer_id != producer_id and not is_retry):
         raise UnknownProducerMapping(f"the id is not that of producer {producer_id}")
     if is_retry:
@@ -92,14 +94,16 @@ def end(  # noqa: PLR0913 - by keyword
 def fence(current: Transaction, now_unix_ms: int) -> Ending:
     """Abort an open transaction with an epoch that its producer does not have.
 
-    In version 2 the producer gets it when it aborts, too, if no other one has come meanwhile.
+    In version 2 the producer gets it when it aborts, too, if no other one has come meanwhile,
+    but for ``EPOCH_MAX``: with that one no transaction could be ended.
     """
     assert current.state is State.ONGOING, current.state
     epoch = current.epoch + 1
+    may_go_on = current.version >= EPOCH_AT_EACH_END and epoch < EPOCH_MAX
     value = replace(
         current.emptied(State.COMPLETE_ABORT, now_unix_ms),
         epoch=epoch,
-        last_epoch=current.epoch if current.version >= EPOCH_AT_EACH_END else NO_EPOCH,
+        last_epoch=current.epoch if may_go_on else NO_EPOCH,
     )
     return _ending(current, value, is_commit=False, marker_epoch=epoch)
 
@@ -142,18 +146,6 @@ def _ending(
         marker_epoch,
         current.partitions,
         current.groups,
-    )
-
-
-def _is_retry(current: Transaction, producer_id: int, epoch: int) -> bool:
-    """Whether a request has the producer's epoch before the present one: it may come again.
-
-    An epoch that another producer had before this one is not in ``last_epoch``.
-    """
-    if epoch == NO_EPOCH or epoch != current.last_epoch or epoch == current.epoch:
-        return False
-    return producer_id == current.producer_id or (
-        producer_id == current.previous_producer_id and current.epoch == 0
     )
 
 

@@ -71,12 +71,7 @@ def check_init(current: Transaction, request: InitRequest) -> None:
         raise ConcurrentTransactions("the end of a transaction is on its way to its partitions")
     if request.epoch == NO_EPOCH:
         return
-    is_current = request.producer_id == current.producer_id
-    is_rotated = (
-        request.producer_id == current.previous_producer_id and request.epoch >= LAST_EPOCH
-    )
-    known = {current.epoch}
-    if current.state.is_idle and current.last_epoch != NO_EPOCH:
-        known.add(current.last_epoch)
-    if not (is_current or is_rotated) or request.epoch not in known:
+    producer = request.producer_id, request.epoch
+    is_current = producer == (current.producer_id, current.epoch)
+    if not is_current and not (current.state.is_idle and current.has_replaced(*producer)):
         raise ProducerFenced(f"epoch {request.epoch}, {current.epoch} is known")

@@ -89,6 +89,18 @@ class Transaction:
             return None
         return self.started_unix_ms + self.timeout_ms
 
+    def has_replaced(self, producer_id: int, epoch: int) -> bool:
+        """Return whether the present epoch followed that one of the same producer.
+
+        Then a request with it was answered, and comes again. An epoch that another producer had
+        before this one is not in ``last_epoch``.
+        """
+        if epoch == NO_EPOCH or epoch != self.last_epoch or epoch == self.epoch:
+            return False
+        return producer_id == self.producer_id or (
+            producer_id == self.previous_producer_id and self.epoch == 0
+        )
+
     def emptied(self, state: State, now_unix_ms: int) -> "Transaction":
         """Return the value after the end of the transaction."""
         return replace(

@@ -182,3 +182,12 @@ def test_prepared_value_has_those_that_are_not_told() -> None:
 
     assert prepared.state is State.PREPARE_COMMIT
     assert (prepared.epoch, prepared.partitions) == (EPOCH + 1, (PLACE,))
+
+
+def test_epoch_that_is_given_to_nobody_is_not_given_by_a_repeated_abort() -> None:
+    current = replace(value(State.ONGOING, epoch=EPOCH_MAX - 1), version=V2)
+    fenced = fence(current, 2_000).value
+    assert fenced.epoch == EPOCH_MAX
+
+    with pytest.raises(ProducerFenced):
+        finish(fenced, PRODUCER_ID, EPOCH_MAX - 1, is_commit=False, version=V2)

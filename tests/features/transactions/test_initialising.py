@@ -9,6 +9,7 @@ from features.transactions import (
     InitRequest,
     State,
     Transaction,
+    fence,
     initialise,
     needs_producer_id,
 )
@@ -68,3 +69,28 @@ def test_after_the_last_epoch_comes_a_new_producer_id(request_: InitRequest) -> 
     assert (value.producer_id, value.epoch) == (NEW_ID, 0)
     if request_.epoch >= 0:
         assert initialise(value, request_, 77, 2_000).producer_id == NEW_ID
+
+
+def test_epoch_that_is_given_to_nobody_is_not_given_to_a_fenced_producer() -> None:
+    fenced = fence(
+        replace(IDLE, state=State.ONGOING, epoch=EPOCH_MAX - 1, version=2), 1_000
+    ).value
+
+    with pytest.raises(ProducerFenced):
+        initialise(fenced, InitRequest(30_000, PRODUCER_ID, EPOCH_MAX - 1), NEW_ID, 2_000)
+    assert initialise(fenced, START, NEW_ID, 2_000).producer_id == NEW_ID
+
+
+def test_repeated_request_is_answered_though_the_epoch_before_was_not_the_last() -> None:
+    # An open transaction of the last epoch but one was fenced first, which took the last.
+    value = replace(
+        IDLE,
+        producer_id=NEW_ID,
+        epoch=0,
+        previous_producer_id=PRODUCER_ID,
+        last_epoch=EPOCH_MAX - 2,
+    )
+
+    again = initialise(value, InitRequest(30_000, PRODUCER_ID, EPOCH_MAX - 2), 77, 2_000)
+
+    assert (again.producer_id, again.epoch) == (NEW_ID, 0)
