@@ -3,6 +3,9 @@
 The rules are those of Kafka's ``CleanedTransactionMetadata``. A marker stays as long as the round
 has met a batch of its transaction, and ``delete_retention_ms`` more, so that readers who are behind
 see where the transaction ended. That deadline is written into it as into tombstones (KIP-534).
+
+The marker of an aborted transaction stays as long as the partition remembers the transaction:
+Kafka's clients are told of it then, and skip all of its producer's batches up to the marker.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,4 +45,11 @@ class CleanedTransactions:
             return batch
         if not header.attributes & DELETE_HORIZON_MASK:
             return with_horizon(batch, header, self._horizon_unix_ms)
-        return batch if self._now_unix_ms < header.base_timestamp_unix_ms else None
+        if self._now_unix_ms < header.base_timestamp_unix_ms or self._is_remembered(header):
+            return batch
+        return None
+
+    def _is_remembered(self, marker: BatchHeader) -> bool:
+        """Whether a marker ends one of the aborted transactions of this pass."""
+        ranges = self._aborted.get(marker.producer_id, ())
+        return any(last == marker.base_offset for _, last in ranges)

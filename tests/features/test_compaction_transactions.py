@@ -67,7 +67,7 @@ def log_with(*batches: bytearray) -> Log:
 
 
 def rounds(log: Log, *days: float) -> list[Buffer]:
-    """Compact all of it on some days, one pass after another."""
+    """Compact all of it on some days, one pass after another; aborted ranges are remembered."""
     batches = log.batches
     for day in days:
         now_unix_ms = NOW_UNIX_MS + int(day * DAY_MS)
@@ -103,12 +103,28 @@ def test_committed_records_are_compacted_and_aborted_ones_supersede_nothing() ->
 
 def test_a_marker_stays_for_a_day_after_its_data() -> None:
     log = log_with(
-        data(1, b"a", b"1"), marker(1, is_commit=False), bytearray(TAIL), bytearray(TAIL)
+        data(1, b"a", b"1"), marker(1, is_commit=True), data(-1, b"a", b"2"), bytearray(TAIL)
     )
     assert markers(rounds(log, 0)) == [1]  # the pass has met the data
     assert markers(rounds(log, 0, 3)) == [1]  # the day begins
     assert markers(rounds(log, 0, 3, 3.9)) == [1]
     assert markers(rounds(log, 0, 3, 4)) == []
+
+
+def test_a_marker_of_an_aborted_transaction_stays_as_long_as_readers_are_told_of_it() -> None:
+    log = log_with(
+        data(1, b"a", b"1"),
+        marker(1, is_commit=False),
+        data(1, b"a", b"2"),
+        marker(1, is_commit=True),
+        bytearray(TAIL),
+    )
+    left = rounds(log, 0, 3, 9, 20)
+    assert markers(left) == [1, 3]
+    assert values(left) == [b"2", b"tail"]
+
+    forgotten = log._replace(batches=left, aborted={})
+    assert markers(rounds(forgotten, 21)) == [3]
 
 
 def test_a_marker_stays_as_long_as_its_data() -> None:
