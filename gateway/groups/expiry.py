@@ -36,6 +36,7 @@ class OffsetExpiry:
 
     The time (``offsets_retention_ms``) runs from the moment when a group became empty; for
     offsets of simple consumers, and of topics that no member reads any more, from the commit.
+    A group whose offsets an open transaction may change is left alone.
     """
 
     def __init__(
@@ -82,6 +83,8 @@ class OffsetExpiry:
                 return
         except NotCoordinator:
             return  # It has moved since the names were listed.
+        if self._cursors.pending.has_group(name):
+            return
         now_unix_ms = self._clock.unix_ms()
         group = self._groups.find(name)
         cursors = self._cursors.fetch_all(name)

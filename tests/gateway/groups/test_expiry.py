@@ -128,6 +128,31 @@ class TestExpiry:
 
         assert not clients.groups.has(NAME)
 
+    @pytest.mark.parametrize("has_offset", [True, False])
+    async def test_not_while_a_transaction_may_change_its_offsets(
+        self,
+        house: House,
+        has_offset: bool,  # noqa: FBT001 - a parameter
+    ) -> None:
+        clients = await Clients.start(house)
+        topic = await house.topic("t")
+        joined = await clients.member()
+        clients.groups.leave(NAME, [(joined.member_id, None)])
+        if has_offset:
+            await clients.commit(Commit(topic.uuid, 0, 5))
+        cursors = clients.cursors
+        await outcome(
+            lambda on_done: cursors.commit_pending(NAME, 7, [Commit(topic.uuid, 0, 6)], on_done)
+        )
+        house.clock.advance(RETENTION_MS)
+
+        clients.expiry().expire(NAME)
+
+        assert cursors.is_unstable(NAME, topic.uuid, 0)
+        cursors.end_pending(7, cursors.stream._coalescer, is_commit=True)
+        [found] = cursors.fetch_all(NAME)
+        assert found.offset == 6
+
     async def test_all_groups_have_their_turn(self, house: House) -> None:
         clients = await Clients.start(house)
         topic = await house.topic("t")
