@@ -20,7 +20,7 @@ import structlog
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.config.settings import GroupsConfig
-from gateway.errors import CoordinatorLoading, StorageUnavailable
+from gateway.errors import CoordinatorLoading, NotLeader, StorageUnavailable
 from gateway.groups.cursor_keys import (
     CURSOR_KEY,
     encode_where,
@@ -227,10 +227,19 @@ class CursorManager:
         self.stream.put(items, done)
         self.pending.apply(items)
 
+    def check_present(self, groups: Iterable[GroupName]) -> None:
+        """Check that pending positions of groups are here.
+
+        Error: ``NotLeader`` for a group that is another node's now, or is being loaded.
+        """
+        for group in groups:
+            if not self._shards.is_open(shard_of_group(*group, self._shards.shard_count)):
+                raise NotLeader(f"group {group.name[:80]!r} has moved to another node")
+
     def end_pending(self, producer_id: int, sink: RunSink, *, is_commit: bool) -> None:
         """Commit or drop the positions of a producer's transaction, in the append of ``sink``.
 
-        Error: ``NotLeader`` for a group of another node.
+        ``check_present`` comes first for those that are committed.
         """
         ended = self.pending.ended(producer_id, is_commit=is_commit)
         if not ended.items:

@@ -22,6 +22,7 @@ from gateway.errors import (
 )
 from gateway.fan_out_write import FanOutWrite
 from gateway.groups.cursors import CursorManager
+from gateway.groups.model import GroupName
 from gateway.partition import Partition
 from gateway.records.markers import Marker
 from gateway.sharded_stream import ShardedStream
@@ -124,6 +125,8 @@ class TransactionValues:
         try:
             if ending is not None:
                 self._add_markers(name, ending, append)
+                if ending.is_commit:
+                    self._cursors.check_present(GroupName(*group) for group in ending.groups)
                 self._cursors.end_pending(
                     ending.producer_id, append, is_commit=ending.is_commit
                 )
