@@ -9,6 +9,7 @@ from kafka.protocol.producer import AddPartitionsToTxnRequest
 
 from adapters.kafka.errors import ErrorCode
 from gateway.auth.ports import Operation
+from gateway.testing.placement import SettablePlacement
 from tests.adapters.kafka.handlers.group_fixture import GroupRig
 from tests.adapters.kafka.handlers.handler_fixture import running
 from tests.adapters.kafka.handlers.transaction_fixture import NONE, TX, TransactionRig
@@ -165,6 +166,21 @@ class TestTransaction:
         ]
         code, _ = await rig.produce(V1, 0)
         assert code == ErrorCode.TRANSACTION_ABORTABLE
+
+    async def test_partition_of_another_node_is_refused(self, rig: TransactionRig) -> None:
+        await rig.init()
+        broker = rig.rig.node.broker
+        broker.partition(rig.topic, 0)  # stays here
+        placement = SettablePlacement(1)
+        placement.give([0])
+        broker.placement = placement
+
+        codes = await rig.add(3, 0, 1)
+
+        assert codes == [
+            ErrorCode.OPERATION_NOT_ATTEMPTED,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ]
 
     @pytest.mark.parametrize(
         ("version", "code"),
