@@ -230,8 +230,9 @@ class ProducerStates:
         self._snapshot_at_bytes = writer.bytes_appended + self._config.producer_snapshot_bytes
         self._snapshot_at_ms = self._clock.monotonic_ms() + SNAPSHOT_EVERY_MS
         self._bytes_at_snapshot = writer.bytes_appended
-        if self._transactions is not None:
-            self._transactions.snapshot()
+        if self._transactions is not None and not self._transactions.snapshot():
+            self._snapshot_soon()  # a start replays both from the same place
+            return
         next_sequence = self._broker.storage.next_sequence
         if not (writer.producers_changed or self._gone):
             if not self._unanswered:  # Then the last snapshot holds all there is to know.
@@ -263,8 +264,11 @@ class ProducerStates:
             _Parts(self._stream, last, on_done).put(items)
         except NotLeader as error:  # a shard is being closed, or opened: soon again
             on_done(as_value(error))
-            self._snapshot_at_ms = self._clock.monotonic_ms()
-            self._bytes_at_snapshot = -1
+            self._snapshot_soon()
+
+    def _snapshot_soon(self) -> None:
+        self._snapshot_at_ms = self._clock.monotonic_ms()
+        self._bytes_at_snapshot = -1
 
     def _expire(self) -> None:
         self._expire_at_ms = self._clock.monotonic_ms() + EXPIRE_EVERY_MS

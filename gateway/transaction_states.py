@@ -14,7 +14,7 @@ import structlog
 from features.open_transactions import PartitionTransactions
 from gateway.broker import Broker
 from gateway.clock import Clock
-from gateway.errors import GatewayError, as_value
+from gateway.errors import GatewayError, StorageUnavailable, as_value
 from gateway.partition import Partition
 from gateway.records.stored_transactions import (
     TRANSACTIONS_TOPIC,
@@ -43,6 +43,7 @@ class TransactionStates:
         self._partitions = broker.writer.transactional
         self._saved_end: dict[Partition, int] = {}
         self._gone: set[bytes] = set()
+        self._is_refused = False  # of what was put last
         self.find: FindPartition = lambda _id: None
         broker.writer.on_first_transaction = self._begin
 
@@ -91,20 +92,35 @@ class TransactionStates:
             self._partitions.discard(partition)
             self._saved_end.pop(partition, None)
 
-    def snapshot(self) -> None:
-        """Append what has changed, now: what is appended after it is newer."""
+    def snapshot(self) -> bool:
+        """Append what has changed, now: what is appended after it is newer.
+
+        Return False when it was refused; then the log is still needed from the last one on.
+        """
         gone, self._gone = self._gone, set()
         self._save(list(self._partitions), [(key, None) for key in gone])
         self._stream.flush()
+        if self._is_refused:
+            self._gone |= gone
+        return not self._is_refused
 
     def _begin(self, partition: Partition) -> None:
-        """Save the state of a partition before its first transactional batch."""
+        """Save the state of a partition before its first transactional batch.
+
+        Error: ``StorageUnavailable``; without a state readers outside the node would take the
+        batch for a plain one.
+        """
         partition.transactions = PartitionTransactions()
         self._partitions.add(partition)
         self._save([partition])
         self._stream.flush()
+        if self._is_refused:
+            partition.transactions = None
+            self._partitions.discard(partition)
+            raise StorageUnavailable(f"no room for the transactions of {partition!r}")
 
     def _save(self, partitions: Collection[Partition], items: list[Item] | None = None) -> None:
+        self._is_refused = False
         items = items or []
         for partition in partitions:
             items += self._items_of(partition)
@@ -133,6 +149,7 @@ class TransactionStates:
     def _saved(self, partitions: Collection[Partition], error: GatewayError | None) -> None:
         if error is None:
             return
+        self._is_refused = True
         log.warning("transactions of partitions not saved", error=str(error))
         for partition in partitions:
             self._saved_end.pop(partition, None)  # the next snapshot has all of it

@@ -151,7 +151,8 @@ class Writer:
         Errors: those of ``check_batch``, ``check_timestamps``, ``ProducerSequences.check``,
         ``check_transaction``, ``RetentionHolds.check_room``, ``check_frame`` or ``check_records``
         and, in topics that are compacted, ``check_keys``;
-        ``TopicNotFound`` for a partition whose topic was deleted, ``NotLeader`` for one that moved.
+        ``TopicNotFound`` for a partition whose topic was deleted, ``NotLeader`` for one that moved;
+        ``StorageUnavailable`` when a first transactional batch finds no room for its state.
         """
         partition.check_present()
         settings = partition.topic.settings
