@@ -44,14 +44,15 @@ class AbortedTransactions:
     its marker, and none that follows begins before that, so a search ends there. 32 bytes each.
     """
 
-    __slots__ = ("_firsts", "_lasts", "_producer_ids", "_stable_ends", "_trimmed_count")
+    __slots__ = ("_firsts", "_lasts", "_producer_ids", "_stable_ends", "forgotten_count")
 
     def __init__(self) -> None:
         self._producer_ids = array("q")
         self._firsts = array("q")
         self._lasts = array("q")
         self._stable_ends = array("q")
-        self._trimmed_count = 0  # those that went from the front, a multiple of CHUNK_RANGES
+        self.forgotten_count = 0
+        """Transactions that went from the front, a multiple of ``CHUNK_RANGES``."""
 
     def __len__(self) -> int:
         return len(self._lasts)
@@ -96,7 +97,7 @@ class AbortedTransactions:
         """Forget those that end before the log start, in whole chunks of a snapshot."""
         count = bisect_left(self._lasts, log_start_offset) // CHUNK_RANGES * CHUNK_RANGES
         if count:
-            self._trimmed_count += count
+            self.forgotten_count += count
             for column in (self._producer_ids, self._firsts, self._lasts, self._stable_ends):
                 del column[:count]
 
@@ -109,12 +110,12 @@ class AbortedTransactions:
     @property
     def chunk_numbers(self) -> range:
         """Numbers of the chunks that a snapshot has now; they grow, and lower ones go."""
-        start = self._trimmed_count // CHUNK_RANGES
+        start = self.forgotten_count // CHUNK_RANGES
         return range(start, start + -(-len(self._lasts) // CHUNK_RANGES))
 
     def chunk(self, number: int) -> bytes:
         """Return a chunk of the snapshot. Layout: docs/formats.md."""
-        start = number * CHUNK_RANGES - self._trimmed_count
+        start = number * CHUNK_RANGES - self.forgotten_count
         out = bytearray(_CHUNK_HEAD.pack(_VERSION, number))
         for at in range(start, min(start + CHUNK_RANGES, len(self._lasts))):
             out += _ABORTED.pack(
@@ -127,7 +128,7 @@ class AbortedTransactions:
         self.__init__()  # type: ignore[misc]  # as new
         if not chunks:
             return
-        self._trimmed_count = min(chunks) * CHUNK_RANGES
+        self.forgotten_count = min(chunks) * CHUNK_RANGES
         for number in sorted(chunks):
             rows = _ABORTED.iter_unpack(memoryview(chunks[number])[_CHUNK_HEAD.size :])
             for producer_id, first, last, stable_end in rows:

@@ -22,7 +22,6 @@ from gateway.model import Buffer
 from gateway.partition import Partition, not_leader
 from gateway.placement import Placement, owner_id_of, shard_of
 from gateway.reader import MAX_INT64, Reader
-from gateway.records.aborted import without_aborted
 from gateway.records.markers import Marker
 from gateway.retention_holds import Hold, HolderKind, RetentionHolds
 from gateway.shard_lifecycle import ShardLifecycle
@@ -257,10 +256,7 @@ class Broker:
         self, partition: Partition, offset: int, end: int, *, bytes_max: int
     ) -> Sequence[Buffer]:
         """Return batches as ``read`` does, for readers that check offsets themselves."""
-        batches = await self.storage.read(
-            partition.partition_id, offset, end, bytes_max=bytes_max
-        )
-        return without_aborted(partition.transactions, batches)
+        return await self.reader.read_unchecked(partition, offset, end, bytes_max=bytes_max)
 
     def wait_readable(
         self,

@@ -24,6 +24,11 @@ def _check_range(partition: Partition, offset: int) -> None:
         raise OffsetOutOfRange(msg)
 
 
+def _forgotten_count(partition: Partition) -> int:
+    transactions = partition.transactions
+    return 0 if transactions is None else transactions.aborted.forgotten_count
+
+
 class Reader:
     """Reads batches as they are stored; the storage fills base offsets and epochs in."""
 
@@ -97,11 +102,32 @@ class Reader:
         if offset >= end:
             return ()
         self.disk_reads += 1
-        batches = await self._storage.read(
-            partition.partition_id, offset, end, bytes_max=bytes_max
-        )
+        batches = await self._read_remembered(partition, offset, end, bytes_max)
         self.bytes_read += sum(map(len, batches))
         return batches
+
+    async def read_unchecked(
+        self, partition: Partition, offset: int, end: int, *, bytes_max: int
+    ) -> Sequence[Buffer]:
+        """Return batches as ``read_disk`` does, for readers that check offsets themselves."""
+        batches = await self._read_remembered(partition, offset, end, bytes_max)
+        return without_aborted(partition.transactions, batches)
+
+    async def _read_remembered(
+        self, partition: Partition, offset: int, end: int, bytes_max: int
+    ) -> Sequence[Buffer]:
+        """Return stored batches; the aborted transactions among them are not forgotten yet.
+
+        They are forgotten when compaction has removed their data, which may be while a slow disk
+        reads what was there before: then the read is repeated.
+        """
+        while True:
+            forgotten_count = _forgotten_count(partition)
+            batches = await self._storage.read(
+                partition.partition_id, offset, end, bytes_max=bytes_max
+            )
+            if forgotten_count == _forgotten_count(partition):
+                return batches
 
     async def offset_for_time(
         self, partition: Partition, timestamp_unix_ms: int, end: int | None = None

@@ -253,8 +253,7 @@ class Compaction:
         start = dirty.start
         transactions = self._broker.partition(dirty.topic, dirty.number).transactions
         if transactions is not None:
-            # Passes before this one have removed what was aborted there, and no read of what was
-            # there before is under way any more.
+            # Passes before this one have removed what was aborted there.
             transactions.cleaned_end = self.clean(dirty.partition_id).offset
         while start < dirty.end and self._topics.by_uuid(dirty.topic.uuid) is dirty.topic:
             cleaner = self._cleaner(dirty, start)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from features import open_transactions
 from gateway.errors import (
     CoordinatorFenced,
     InvalidRecord,
@@ -12,8 +13,9 @@ from gateway.errors import (
     OutOfOrderSequence,
     ProducerFenced,
 )
-from gateway.model import parse_batch_header
+from gateway.model import Buffer, parse_batch_header
 from gateway.partition import Partition
+from gateway.records.codec import decode_batch
 from gateway.records.markers import Marker
 from gateway.writer import Duplicate
 from tests.gateway.kernel_in_memory import House, running
@@ -101,6 +103,39 @@ async def test_a_tail_waits_for_the_end_of_a_transaction(house: House) -> None:
     await turns(12)
 
     assert watcher.offsets == [0, 1, 2, 3]
+
+
+async def test_a_read_is_repeated_when_compaction_forgets_an_aborted_transaction(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_transactions, "CHUNK_RANGES", 1)
+    partition = await house.partition("t")
+    producer = TransactionalProducer(house, partition, 1)
+    await producer.write()
+    await producer.end(is_commit=False)
+    await producer.write(b"committed")
+    await producer.end(is_commit=True)
+    transactions = partition.transactions
+    assert transactions is not None
+    read = house.storage.read
+
+    async def read_while_compacted(
+        partition_id: int, start: int, end: int, *, bytes_max: int
+    ) -> list[Buffer]:
+        found = await read(partition_id, start, end, bytes_max=bytes_max)
+        if transactions.cleaned_end:
+            return found[1:]
+        transactions.cleaned_end = 2
+        transactions.trim(0)
+        return found
+
+    monkeypatch.setattr(house.storage, "read", read_while_compacted)
+    for batches in (
+        await house.broker.read_disk(partition, 0, bytes_max=1 << 20),
+        await house.broker.read_unchecked(partition, 0, 4, bytes_max=1 << 20),
+    ):
+        records = [one.value for batch in batches for one in decode_batch(batch)]
+        assert records == [b"committed"]
 
 
 async def test_a_plain_batch_within_a_transaction_of_its_producer_is_refused(
