@@ -209,6 +209,11 @@ class ProducerSequences:
         """Return whether a producer has state here."""
         return producer_id in self._producers
 
+    def coordinator_epoch_of(self, producer_id: int) -> int:
+        """Return the coordinator epoch of a producer's last marker, -1 if none is known."""
+        producer = self._producers.get(producer_id)
+        return NO_COORDINATOR_EPOCH if producer is None else producer.coordinator_epoch
+
     def active(self) -> Iterator[ActiveProducer]:
         """Yield the producers, those first that have been idle longest."""
         for producer_id, producer in self._producers.items():

@@ -32,13 +32,16 @@ EPOCH_AT_EACH_END: Final = 2
 class Ending(NamedTuple):
     """Decided end of a transaction: the next value, and what partitions and groups are told.
 
-    ``is_new`` is False for a request that was answered before: then there is nothing to tell.
+    ``marker_version`` is that of the protocol by which markers are checked: 2 for an epoch that no
+    batch has. ``is_new`` is False for a request that was answered before: then there is nothing to
+    tell.
     """
 
     value: Transaction
     is_commit: bool
     producer_id: int
     marker_epoch: int
+    marker_version: int = 1
     partitions: tuple[PartitionRef, ...] = ()
     groups: tuple[GroupRef, ...] = ()
     is_new: bool = True
@@ -144,6 +147,7 @@ def _ending(
         is_commit,
         current.producer_id,
         marker_epoch,
+        EPOCH_AT_EACH_END if marker_epoch != current.epoch else 1,
         current.partitions,
         current.groups,
     )

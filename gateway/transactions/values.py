@@ -15,7 +15,6 @@ from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.errors import (
     GatewayError,
-    NotLeader,
     StorageUnavailable,
     TopicNotFound,
     as_value,
@@ -170,27 +169,42 @@ class TransactionValues:
 
     def _add_markers(self, name: TransactionalId, ending: Ending, append: AtomicAppend) -> None:
         """Add the marker of all partitions in which the transaction has written, stored once."""
+        partitions = self._written(ending)
+        # An operator may have sent a marker with a higher epoch than that of any coordinator.
+        epochs = [
+            one.producers.coordinator_epoch_of(ending.producer_id)
+            for one in partitions
+            if one.producers is not None
+        ]
         marker = Marker(
-            ending.producer_id, ending.marker_epoch, ending.is_commit, self.owners.epoch(name)
+            ending.producer_id,
+            ending.marker_epoch,
+            ending.is_commit,
+            max([self.owners.epoch(name), *epochs]),
         )
         writes = []
+        for partition in partitions:
+            write = self._broker.prepare_marker(
+                partition, marker, transaction_version=ending.marker_version
+            )
+            if write is not None:
+                writes.append(write)
+        if len(writes) > 1:
+            targets = [write.partition for write in writes]
+            append.add_write(FanOutWrite(targets, bytearray(writes[0].batch), writes[0].header))
+        elif writes:
+            append.add_write(writes[0])
+
+    def _written(self, ending: Ending) -> list[Partition]:
+        """Return the partitions in which the transaction has written. Error: ``NotLeader``."""
+        found = []
         for ref in ending.partitions:
             partition = self._partition(ref)
             if partition is None or partition.transactions is None:
                 continue
-            if ending.producer_id not in partition.transactions.open:
-                continue
-            version = ending.value.version
-            write = self._broker.prepare_marker(partition, marker, transaction_version=version)
-            if write is not None:
-                writes.append(write)
-        if len(writes) > 1:
-            partitions = [write.partition for write in writes]
-            append.add_write(
-                FanOutWrite(partitions, bytearray(writes[0].batch), writes[0].header)
-            )
-        elif writes:
-            append.add_write(writes[0])
+            if ending.producer_id in partition.transactions.open:
+                found.append(partition)
+        return found
 
     def _partition(self, ref: PartitionRef) -> Partition | None:
         """Return a partition; None when its topic was deleted. Error: ``NotLeader``."""
@@ -199,8 +213,6 @@ class TransactionValues:
             return None
         try:
             return self._broker.partition(topic, ref.number)
-        except NotLeader:
-            raise
         except TopicNotFound:
             return None
 

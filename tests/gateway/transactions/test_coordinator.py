@@ -18,6 +18,7 @@ from gateway.errors import (
 )
 from gateway.groups.cursors import Commit
 from gateway.partition import Partition
+from gateway.records.markers import Marker
 from gateway.transactions.journal import CHUNK_PARTITIONS, TransactionalId
 from gateway.transactions.timeouts import EXPIRE_EVERY_S
 from tests.gateway.kernel_in_memory import outcome, running
@@ -352,3 +353,31 @@ async def test_given_epoch_of_an_open_transaction_is_that_of_its_producer(
     again_ = await rig.coordinator.init(NAME, request)
 
     assert (first.epoch, again_.epoch) == (value.epoch + 2, value.epoch + 2)
+
+
+async def test_transaction_ends_after_the_marker_of_an_operator(rig: TransactionRig) -> None:
+    partition = await rig.house.partition("t")
+    broker = rig.house.broker
+    value = await rig.init()
+    await rig.write(value, partition, version=1)
+    hanging = Marker(value.producer_id, value.epoch, False, 1_000)  # noqa: FBT003 - a tuple
+    marker = broker.prepare_marker(partition, hanging, transaction_version=1)
+    assert marker is not None
+    await outcome(lambda on_done: broker.append([marker], on_done))
+    await rig.write(value, partition, version=1)
+    assert partition.stable_end == 2
+
+    await rig.end(value, version=1)
+
+    assert rig.seen(partition) == [VALUE]
+    assert partition.stable_end == 4
+
+
+async def test_transaction_of_version_two_ends_by_version_one(rig: TransactionRig) -> None:
+    partition = await rig.house.partition("t")
+    value = await rig.init()
+    await rig.write(value, partition, version=2)
+
+    await rig.end(value, version=1)
+
+    assert rig.seen(partition) == [VALUE]
