@@ -46,13 +46,6 @@ class Ending(NamedTuple):
     groups: tuple[GroupRef, ...] = ()
     is_new: bool = True
 
-    def prepared(
-        self, partitions: tuple[PartitionRef, ...], groups: tuple[GroupRef, ...]
-    ) -> Transaction:
-        """Return the value while some partitions and groups have not been told yet."""
-        state = State.PREPARE_COMMIT if self.is_commit else State.PREPARE_ABORT
-        return replace(self.value, state=state, partitions=partitions, groups=groups)
-
 
 def end(  # noqa: PLR0913 - by keyword
     current: Transaction | None,

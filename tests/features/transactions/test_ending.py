@@ -175,15 +175,6 @@ def test_epoch_of_another_producer_is_no_repeated_request() -> None:
         finish(current, PRODUCER_ID, EPOCH - 1, is_commit=True, version=V2)
 
 
-def test_prepared_value_has_those_that_are_not_told() -> None:
-    ending = finish(value(State.ONGOING), PRODUCER_ID, EPOCH, is_commit=True, version=V2)
-
-    prepared = ending.prepared((PLACE,), ())
-
-    assert prepared.state is State.PREPARE_COMMIT
-    assert (prepared.epoch, prepared.partitions) == (EPOCH + 1, (PLACE,))
-
-
 def test_epoch_that_is_given_to_nobody_is_not_given_by_a_repeated_abort() -> None:
     current = replace(value(State.ONGOING, epoch=EPOCH_MAX - 1), version=V2)
     fenced = fence(current, 2_000).value
