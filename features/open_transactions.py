@@ -209,11 +209,6 @@ class PartitionTransactions:
             del self._undecided[ended.popleft()[1]]
         return min(next(iter(self._undecided), high_watermark), high_watermark)
 
-    @property
-    def open_since_offset(self) -> int | None:
-        """First offset of the oldest open transaction; None when none is open."""
-        return next(iter(self.open.values()), None)
-
     def trim(self, log_start_offset: int) -> None:
         """Forget aborted transactions without data: before the log start, or compacted."""
         self.aborted.trim(max(log_start_offset, self.cleaned_end))
