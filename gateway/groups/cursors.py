@@ -39,7 +39,12 @@ from gateway.groups.cursor_values import (
     removal_of,
 )
 from gateway.groups.model import GroupName
-from gateway.groups.pending_offsets import PENDING_KEY, PendingOffsets, pending_key
+from gateway.groups.pending_offsets import (
+    PENDING_KEY,
+    PendingOffsets,
+    parse_pending_key,
+    pending_key,
+)
 from gateway.shard_lifecycle import ShardLifecycle
 from gateway.sharded_stream import ShardedStream
 from gateway.slots import shard_of_group
@@ -118,15 +123,17 @@ class CursorManager:
         await self.stream.load_shards(shards)
         gone: list[Item] = []
         for key, value in self.stream.items_of(shards):
-            if key.startswith(PENDING_KEY):
-                self.pending.apply([(key, value)])
-            if not key.startswith(CURSOR_KEY):
+            is_pending = key.startswith(PENDING_KEY)
+            if not is_pending and not key.startswith(CURSOR_KEY):
                 continue
-            if self._is_topic(UUID(bytes=uuid_of_key(key))):
+            place = parse_pending_key(key)[0] if is_pending else key
+            if not self._is_topic(UUID(bytes=uuid_of_key(place))):
+                gone.append((key, None))
+            elif is_pending:
+                self.pending.apply([(key, value)])
+            else:
                 group, _ = parse_group_key(key, len(CURSOR_KEY))
                 self._keys.setdefault(group, set()).add(key)
-            else:
-                gone.append((key, None))
         for start in range(0, len(gone), REMOVED_PER_PUT_MAX):
             self.stream.put(gone[start : start + REMOVED_PER_PUT_MAX], _log_failure)
 
@@ -335,7 +342,8 @@ class CursorManager:
         """Remove the positions in a deleted topic; a hook of the ``TopicManager``."""
         if not self.stream.is_loaded:
             return
-        for group, keys in list(self._keys.items()):
+        for group in {*self._keys, *self.pending.groups()}:
+            keys = {*self._keys.get(group, ()), *self.pending.places_of(group)}
             gone = [key for key in keys if uuid_of_key(key) == topic.uuid.bytes]
             for start in range(0, len(gone), REMOVED_PER_PUT_MAX):
                 self._remove(group, gone[start : start + REMOVED_PER_PUT_MAX], (), _log_failure)

@@ -11,7 +11,7 @@ Of a position that is committed outside of the transaction and a pending one, th
 """
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from gateway.errors import Overloaded
@@ -45,9 +45,6 @@ class PendingOffsets:
         self._by_place: dict[Place, set[int]] = {}
         self._by_group: dict[GroupName, set[Place]] = {}
 
-    def __len__(self) -> int:
-        return sum(map(len, self._by_producer.values()))
-
     def __bool__(self) -> bool:
         return bool(self._by_place)
 
@@ -80,6 +77,10 @@ class PendingOffsets:
             for place in places
             for producer_id in self._by_place.get(place, ())
         ]
+
+    def groups(self) -> Collection[GroupName]:
+        """Return the groups that have pending positions."""
+        return self._by_group.keys()
 
     def places_of(self, group: GroupName) -> list[Place]:
         """Return the places of a group that have pending positions."""

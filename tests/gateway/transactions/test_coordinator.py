@@ -381,3 +381,23 @@ async def test_transaction_of_version_two_ends_by_version_one(rig: TransactionRi
     await rig.end(value, version=1)
 
     assert rig.seen(partition) == [VALUE]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_offsets_in_a_deleted_topic_are_not_committed(
+    rig: TransactionRig,
+    is_restarted: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    topic = await rig.house.topic("gone")
+    value = await rig.init()
+    await rig.commit_offset(value, rig.house.broker.partition(topic, 0), 7)
+    if is_restarted:  # killed before the offsets went
+        rig.house.topics.on_deleted.clear()
+    await rig.house.topics.delete(topic.name)
+    if is_restarted:
+        await rig.restart()
+
+    await rig.end(value)
+
+    assert not rig.cursors.count
+    assert not rig.cursors.pending
