@@ -212,8 +212,10 @@ class TransactionCoordinator:
         Errors: those of ``end`` of the block.
         """
         self.owners.check(name)
-        new_id = await self._new_id(name)
-        self.owners.check(name)
+        new_id = NO_PRODUCER_ID
+        if name in self._values.by_name:
+            new_id = await self._new_id(name)
+            self.owners.check(name)
         current = self._values.by_name.get(name)
         now_unix_ms = self._clock.unix_ms()
         ending = end(

@@ -1,7 +1,6 @@
 """Timeouts of open transactions, and expiry of transactional ids that are not used any more."""
 
 import asyncio
-from itertools import islice
 from typing import Final
 
 import structlog
@@ -17,7 +16,7 @@ from gateway.transactions.values import TransactionValues
 RETRY_MS: Final = 1_000
 """Time after which an abort that was refused, as on a full disk, is tried again."""
 EXPIRE_EVERY_S: Final = 60.0
-EXPIRED_PER_TURN_MAX: Final = 100
+CHECKED_PER_TURN_MAX: Final = 100
 
 _log = structlog.get_logger()
 
@@ -34,6 +33,7 @@ class TransactionTimeouts:
         self._deadlines: Deadlines[TransactionalId] = Deadlines(clock, self._time_out)
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._unchecked: list[TransactionalId] = []
         values.on_changed.append(self._follow)
 
     def start(self) -> None:
@@ -76,23 +76,26 @@ class TransactionTimeouts:
             return
 
     def _expire(self) -> None:
-        """Remove some expired ids, and the others in the next turns of the loop."""
+        """Look at some ids and remove expired ones; at the others in the next turns of the loop."""
+        names = self._unchecked = self._unchecked or list(self._values.by_name)
         before_unix_ms = self._clock.unix_ms() - self._config.id_expiration_ms
-        is_owned = self._values.owners.owns
-        expired = (
-            name
-            for name, value in self._values.by_name.items()
-            if value.state.is_idle and value.updated_unix_ms < before_unix_ms and is_owned(name)
-        )
-        gone = list(islice(expired, EXPIRED_PER_TURN_MAX))
-        delay_s = 0.0 if len(gone) == EXPIRED_PER_TURN_MAX else EXPIRE_EVERY_S
         try:
-            for name in gone:
-                self._values.keep(name, None, None, _ignore)
+            for _ in range(min(CHECKED_PER_TURN_MAX, len(names))):
+                self._expire_one(names.pop(), before_unix_ms)
         except GatewayError as error:
             _log.warning("transactional ids not expired", error=str(error))
-            delay_s = EXPIRE_EVERY_S
-        self._timer = self._loop.call_later(delay_s, self._expire)
+            names.clear()
+        self._timer = self._loop.call_later(0.0 if names else EXPIRE_EVERY_S, self._expire)
+
+    def _expire_one(self, name: TransactionalId, before_unix_ms: int) -> None:
+        value = self._values.by_name.get(name)
+        if (
+            value is not None
+            and value.state.is_idle
+            and value.updated_unix_ms < before_unix_ms
+            and self._values.owners.owns(name)
+        ):
+            self._values.keep(name, None, None, _ignore)
 
 
 def _ignore(_error: StorageUnavailable | None) -> None:

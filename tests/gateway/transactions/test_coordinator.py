@@ -19,10 +19,11 @@ from gateway.errors import (
 from gateway.groups.cursors import Commit
 from gateway.partition import Partition
 from gateway.records.markers import Marker
+from gateway.transactions import timeouts
 from gateway.transactions.journal import CHUNK_PARTITIONS, TransactionalId
-from gateway.transactions.timeouts import EXPIRE_EVERY_S
 from tests.gateway.kernel_in_memory import outcome, running
 from tests.gateway.transactions.rig import GROUP, NAME, TIMEOUT_MS, TransactionRig
+from tests.support.waiting import until
 
 VALUE = b"value"
 
@@ -288,9 +289,32 @@ async def test_idle_ids_expire_and_open_ones_do_not(rig: TransactionRig) -> None
     await rig.restart()
 
     assert set(rig.coordinator.values) == {NAME}
-    assert EXPIRE_EVERY_S > 0
     with pytest.raises(UnknownProducerMapping):
         await rig.end(value, name=idle)
+
+
+async def test_ids_are_looked_at_in_turns_of_the_loop(
+    rig: TransactionRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeouts, "CHECKED_PER_TURN_MAX", 1)
+    for number in range(3):
+        await rig.init(TransactionalId("default", f"idle-{number}"))
+    rig.house.clock.advance(rig.config.id_expiration_ms + 1)
+    rig.coordinator._timeouts.close()  # of the timer that runs each minute
+
+    rig.coordinator._timeouts._expire()
+    assert len(rig.coordinator.values) == 2
+
+    await until(lambda: not rig.coordinator.values)
+
+
+async def test_end_of_an_unknown_id_takes_no_producer_id(rig: TransactionRig) -> None:
+    value = await rig.init()
+    before = await rig.coordinator._producer_ids.next()
+    with pytest.raises(UnknownProducerMapping):
+        await rig.end(value, name=TransactionalId("default", "unknown"))
+
+    assert await rig.coordinator._producer_ids.next() == before + 1
 
 
 async def test_refused_append_changes_nothing(
