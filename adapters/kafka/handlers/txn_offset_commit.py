@@ -2,7 +2,7 @@
 
 v2  committed_leader_epoch (KIP-320)
 v3  flexible encoding; member_id, group_instance_id and generation_id (KIP-447)
-v4  TRANSACTION_ABORTABLE (KIP-890); never returned
+v4  TRANSACTION_ABORTABLE instead of INVALID_TXN_STATE, on which clients stop (KIP-890)
 v5  the group is added to the transaction by this request (KIP-890)
 
 The offsets are those of the group when the transaction is committed. Until then OffsetFetch returns
@@ -40,6 +40,7 @@ VERSIONS: Final = range(6)
 LOADING_CODE_FROM: Final = 2
 LEADER_EPOCH_FROM: Final = 2
 MEMBER_FROM: Final = 3
+ABORTABLE_FROM: Final = 4
 ADDS_GROUP_FROM: Final = 5
 
 _Topic: TypeAlias = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
@@ -125,8 +126,8 @@ def _to_commit(session: Session, topic_name: str, one: Any, version: int) -> Com
 def _code(error: GatewayError, version: int) -> ErrorCode:
     if isinstance(error, CoordinatorLoading) and version < LOADING_CODE_FROM:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if isinstance(error, InvalidTransactionState):
-        return ErrorCode.INVALID_TXN_STATE
+    if isinstance(error, InvalidTransactionState) and version >= ABORTABLE_FROM:
+        return ErrorCode.TRANSACTION_ABORTABLE
     return group_code_of(error)
 
 

@@ -243,10 +243,16 @@ class TestOffsets:
 
         assert await rig.fetch_offset(stable=True) == (NONE, -1)
 
-    async def test_group_that_was_not_added_is_refused(self, rig: TransactionRig) -> None:
+    @pytest.mark.parametrize(
+        ("version", "code"),
+        [(3, ErrorCode.INVALID_TXN_STATE), (4, ErrorCode.TRANSACTION_ABORTABLE)],
+    )
+    async def test_group_that_was_not_added_is_refused(
+        self, rig: TransactionRig, version: int, code: ErrorCode
+    ) -> None:
         await rig.init()
 
-        assert await rig.commit_offset(3, 11) == ErrorCode.INVALID_TXN_STATE
+        assert await rig.commit_offset(version, 11) == code
 
     @pytest.mark.parametrize(
         ("fields", "code"),
