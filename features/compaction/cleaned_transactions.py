@@ -8,13 +8,17 @@ The marker of an aborted transaction stays as long as the partition remembers th
 Kafka's clients are told of it then, and skip all of its producer's batches up to the marker.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 from features.compaction.rebuilding import DELETE_HORIZON_MASK, with_horizon
 from gateway.model import BatchHeader, Buffer
 
 Ranges = Mapping[int, Sequence[tuple[int, int]]]
-"""First and last offsets of aborted transactions, by producer id."""
+"""First and last offsets of aborted transactions, by producer id; those of one are ascending."""
+
+_BY_LAST = itemgetter(1)
 
 
 class CleanedTransactions:
@@ -34,9 +38,8 @@ class CleanedTransactions:
 
     def is_aborted(self, header: BatchHeader) -> bool:
         """Say whether a transactional batch belongs to an aborted transaction."""
-        offset = header.base_offset
-        ranges = self._aborted.get(header.producer_id, ())
-        return any(first <= offset <= last for first, last in ranges)
+        found = self._range_at(header)
+        return found is not None and found[0] <= header.base_offset
 
     def keep_marker(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
         """Return a marker, with a deadline once its data has gone; None behind the deadline."""
@@ -51,5 +54,11 @@ class CleanedTransactions:
 
     def _is_remembered(self, marker: BatchHeader) -> bool:
         """Whether a marker ends one of the aborted transactions of this pass."""
-        ranges = self._aborted.get(marker.producer_id, ())
-        return any(last == marker.base_offset for _, last in ranges)
+        found = self._range_at(marker)
+        return found is not None and found[1] == marker.base_offset
+
+    def _range_at(self, header: BatchHeader) -> tuple[int, int] | None:
+        """Return the first range of a batch's producer that ends at its offset or later."""
+        ranges = self._aborted.get(header.producer_id, ())
+        at = bisect_left(ranges, header.base_offset, key=_BY_LAST)
+        return ranges[at] if at < len(ranges) else None

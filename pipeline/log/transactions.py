@@ -6,8 +6,10 @@ ends at the last stable offset, and its extents name the aborted transactions wh
 leaves out.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from operator import itemgetter
 from typing import Final
 
 from gateway.errors import GatewayError
@@ -34,6 +36,8 @@ _TOPIC: Final = TopicName(DEFAULT_NAMESPACE, TRANSACTIONS_TOPIC)
 
 OpenExtents = Callable[[str, Sequence[Extent]], AbstractContextManager[ExtentReader]]
 Views = dict[int, PartitionView]
+
+_BY_LAST = itemgetter(1)
 
 
 def with_transactions(views: Views, open_extents: OpenExtents) -> Views:
@@ -73,9 +77,9 @@ def _is_aborted(
     header = unpack_batch_header(data[:HEADER_BYTES])
     if header.attributes & (TRANSACTIONAL_MASK | CONTROL_MASK) != TRANSACTIONAL_MASK:
         return False
-    return any(
-        first <= base_offset <= last for first, last in ranges.get(header.producer_id, ())
-    )
+    found = ranges.get(header.producer_id, ())
+    at = bisect_left(found, base_offset, key=_BY_LAST)  # they are ascending
+    return at < len(found) and found[at][0] <= base_offset
 
 
 def _stored(views: Views, open_extents: OpenExtents) -> dict[int, StoredTransactions]:
