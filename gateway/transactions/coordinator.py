@@ -11,6 +11,7 @@ request need not wait: whatever of the transaction survives, the partition does.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from features.transactions import (
     NO_PRODUCER_ID,
@@ -33,6 +34,7 @@ from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.config.transactions import TransactionsConfig
 from gateway.errors import (
+    InvalidRequest,
     InvalidTransactionTimeout,
     Overloaded,
     StorageUnavailable,
@@ -45,6 +47,8 @@ from gateway.topics.manager import TopicManager
 from gateway.transactions.journal import TransactionalId
 from gateway.transactions.timeouts import TransactionTimeouts
 from gateway.transactions.values import TransactionValues
+
+ID_CHARS_MAX: Final = 32_767  # what Kafka's older encodings can say
 
 
 class TransactionCoordinator:
@@ -120,9 +124,12 @@ class TransactionCoordinator:
     async def init(self, name: TransactionalId, request: InitRequest) -> Transaction:
         """Give a producer its id and epoch, which fence all others; abort what is open.
 
-        Errors: those of ``initialise``; ``InvalidTransactionTimeout``; ``Overloaded``.
+        Errors: those of ``initialise``; ``InvalidRequest`` for an id of more than ``ID_CHARS_MAX``
+        characters; ``InvalidTransactionTimeout``; ``Overloaded``.
         """
         self.owners.check(name)
+        if len(name.name) > ID_CHARS_MAX:
+            raise InvalidRequest(f"a transactional id has at most {ID_CHARS_MAX} characters")
         if not 0 < request.timeout_ms <= self.config.timeout_ms_max:
             limit_ms = self.config.timeout_ms_max
             raise InvalidTransactionTimeout(f"{request.timeout_ms} ms, at most {limit_ms}")

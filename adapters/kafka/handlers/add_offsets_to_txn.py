@@ -12,7 +12,7 @@ from typing import Final
 from kafka.protocol.producer import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 from adapters.kafka.errors import ErrorCode
-from adapters.kafka.groups.coordinator import check_group
+from adapters.kafka.groups.coordinator import check_group, group_name
 from adapters.kafka.session import Session
 from adapters.kafka.transactions.coordinator import (
     check_transactional_id,
@@ -22,6 +22,7 @@ from adapters.kafka.transactions.coordinator import (
 from features.transactions import GroupRef
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError
+from gateway.groups.directory import check_name
 
 API_KEY: Final = 25
 VERSIONS: Final = range(5)
@@ -36,6 +37,7 @@ def handle(
     try:
         check_transactional_id(session, Operation.WRITE, request.transactional_id)
         check_group(session, Operation.READ, request.group_id)
+        check_name(group_name(session, request.group_id))
         session.node.transactions.add(
             transactional_id(session, request.transactional_id),
             request.producer_id,

@@ -10,6 +10,7 @@ from features.transactions import EPOCH_MAX, InitRequest, PartitionRef, State
 from gateway.config.transactions import TransactionsConfig
 from gateway.errors import (
     GatewayError,
+    InvalidRequest,
     Overloaded,
     ProducerFenced,
     StorageFull,
@@ -20,6 +21,7 @@ from gateway.groups.cursors import Commit
 from gateway.partition import Partition
 from gateway.records.markers import Marker
 from gateway.transactions import timeouts
+from gateway.transactions.coordinator import ID_CHARS_MAX
 from gateway.transactions.journal import CHUNK_PARTITIONS, TransactionalId
 from tests.gateway.kernel_in_memory import outcome, running
 from tests.gateway.transactions.rig import GROUP, NAME, TIMEOUT_MS, TransactionRig
@@ -275,6 +277,8 @@ async def test_bounds(rig: TransactionRig) -> None:
     with pytest.raises(Overloaded):
         await rig.init(TransactionalId("default", "one too many"))
     assert (await rig.init()).epoch == 1  # a known one goes on
+    with pytest.raises(InvalidRequest):
+        await rig.init(TransactionalId("default", "x" * (ID_CHARS_MAX + 1)))
 
 
 async def test_idle_ids_expire_and_open_ones_do_not(rig: TransactionRig) -> None:

@@ -235,6 +235,14 @@ class TestOffsets:
         assert before == [(NONE, -1), (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)]
         assert await rig.fetch_offset(stable=True) == (NONE, 11)
 
+    @pytest.mark.parametrize("group", ["", "g" * 32_768])
+    async def test_group_needs_a_name_within_bounds(
+        self, rig: TransactionRig, group: str
+    ) -> None:
+        await rig.init()
+
+        assert await rig.add_group(group=group) == ErrorCode.INVALID_GROUP_ID
+
     async def test_aborted_offset_is_forgotten(self, rig: TransactionRig) -> None:
         await rig.init()
         await rig.commit_offset(5, 11)
