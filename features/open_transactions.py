@@ -138,8 +138,8 @@ class AbortedTransactions:
 class PartitionTransactions:
     """Open and aborted transactions of one partition.
 
-    Batches are applied when they are appended, in order of offsets; ``stable_end`` is asked with
-    the high watermark, since a marker counts when it is durable.
+    Batches are applied when they are appended, in order of offsets; ``stable_end`` takes the high
+    watermark, since a marker counts when it is durable.
     """
 
     __slots__ = (

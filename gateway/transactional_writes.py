@@ -1,4 +1,4 @@
-"""Transactional batches and markers on the write path: checks, state, and what readers are told."""
+"""Transactional batches and markers on the write path: checks, state, and readers."""
 
 from collections.abc import Container
 from typing import Final
@@ -113,8 +113,8 @@ def record_transaction(  # noqa: PLR0917 - a batch, and the state it changes
 def publish_among_transactions(partition: Partition, write: Write) -> None:
     """Make a durable write readable in a partition that has had transactions.
 
-    Readers of committed data are told of a write itself only when it follows what they may read;
-    after the end of a transaction they read from the log, which leaves out what was aborted.
+    Readers of committed data get a write itself only when it follows what they may read; after the
+    end of a transaction they read from the log, which leaves out what was aborted.
     """
     before = partition.stable_end
     partition.high_watermark = write.end_offset

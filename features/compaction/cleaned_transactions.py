@@ -5,7 +5,7 @@ has met a batch of its transaction, and ``delete_retention_ms`` more, so that re
 see where the transaction ended. That deadline is written into it as into tombstones (KIP-534).
 
 The marker of an aborted transaction stays as long as the partition remembers the transaction:
-Kafka's clients are told of it then, and skip all of its producer's batches up to the marker.
+a Fetch response names it then, and clients skip all of its producer's batches up to the marker.
 """
 
 from bisect import bisect_left

@@ -30,11 +30,10 @@ EPOCH_AT_EACH_END: Final = 2
 
 
 class Ending(NamedTuple):
-    """Decided end of a transaction: the next value, and what partitions and groups are told.
+    """Decided end of a transaction: the next value, and its marker, partitions and groups.
 
     ``marker_version`` is that of the protocol by which markers are checked: 2 for an epoch that no
-    batch has. ``is_new`` is False for a request that was answered before: then there is nothing to
-    tell.
+    batch has. ``is_new`` is False for a request that was answered before: then nothing is appended.
     """
 
     value: Transaction

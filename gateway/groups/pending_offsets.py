@@ -1,8 +1,8 @@
 """Positions that open transactions are to commit (KIP-98, KIP-447).
 
 They lie in the stream of the committed positions, in the shard of their group, until their
-transaction ends: then they become the group's positions, or go. A group that asks for stable
-positions is told to wait for those of a partition that has pending ones.
+transaction ends: then they become the group's positions, or go. A request for stable positions is
+answered with a retriable error for a partition that has pending ones.
 
     key    0x05, group, topic uuid (16 bytes), partition number u32, producer id i64
     value  that of a position; empty when the group has committed another one since

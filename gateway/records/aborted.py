@@ -26,7 +26,7 @@ def without_aborted(
 ) -> Sequence[Buffer]:
     """Return stored batches below the stable end, those of aborted transactions emptied.
 
-    An emptied batch is a control batch without records: it tells a reader where to go on. Damaged
+    An emptied batch is a control batch without records: its offsets show where to go on. Damaged
     batches are left as they are.
     """
     if transactions is None or not transactions.aborted:
