@@ -124,12 +124,19 @@ class AbortedTransactions:
         return bytes(out)
 
     def restore(self, chunks: dict[int, bytes]) -> None:
-        """Take over the chunks of a snapshot, by their numbers."""
+        """Take over the chunks of a snapshot, by their numbers.
+
+        Those before a gap had gone; their removal was refused, as on a full disk.
+        """
         self.__init__()  # type: ignore[misc]  # as new
         if not chunks:
             return
-        self.forgotten_count = min(chunks) * CHUNK_RANGES
-        for number in sorted(chunks):
+        end = max(chunks) + 1
+        start = end - 1
+        while start - 1 in chunks:
+            start -= 1
+        self.forgotten_count = start * CHUNK_RANGES
+        for number in range(start, end):
             rows = _ABORTED.iter_unpack(memoryview(chunks[number])[_CHUNK_HEAD.size :])
             for producer_id, first, last, stable_end in rows:
                 self.add(AbortedTransaction(producer_id, first, last), stable_end)

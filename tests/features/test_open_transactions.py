@@ -89,3 +89,19 @@ def test_a_search_passes_a_transaction_that_was_open_for_long() -> None:
     assert state.aborted.covers(1, 0)
     assert not state.aborted.covers(11, 4)
     assert state.aborted.covers(12, 4)
+
+
+def test_chunks_whose_removal_was_refused_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_transactions, "CHUNK_RANGES", 4)
+    state = PartitionTransactions()
+    for number in range(18):
+        state.add(7, 2 * number, 2 * number + 1)
+        state.end(7, 2 * number + 1, is_abort=True)
+    before = chunks_of(state)
+    state.trim(2 * 13)
+    restored = PartitionTransactions()
+
+    restored.restore(state.snapshot(), {0: before[0]} | chunks_of(state))
+
+    assert chunks_of(restored) == chunks_of(state)
+    assert restored.aborted.overlapping(0, 100) == state.aborted.overlapping(0, 100)
