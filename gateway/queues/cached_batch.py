@@ -44,6 +44,7 @@ class Unreadable(Enum):
 
     GONE = "gone"  # removed meanwhile, by retention or compaction
     CORRUPT = "corrupt"  # stored, but nobody can decode it
+    UNREAD = "unread"  # not looked for: those before it are enough for one answer
 
 
 Body = Record | Unreadable

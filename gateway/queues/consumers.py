@@ -14,6 +14,7 @@ from features.queue.consumer_ring import ConsumerRing, share_of
 from features.queue.model import Outcome, SettledRange
 from gateway.errors import RequestError
 from gateway.leaser import Right
+from gateway.queues.cached_batch import CachedBatch
 from gateway.queues.delivered_ranges import DeliveredRange
 from gateway.queues.lanes import QueueContext
 from gateway.queues.pending_receives import PendingReceives
@@ -23,6 +24,7 @@ from gateway.queues.settling import OnRangesSettled, Settler
 CREDIT_UNLIMITED: Final = 1 << 62
 DEALT_MAX: Final = 1_024  # messages to one consumer in a turn, whatever its credit
 BYTES_MAX: Final = 1_048_576  # of one turn; one message is delivered whatever its size
+FITTING_TIMES: Final = 4  # as many messages are taken, by the size of those before, as fit
 
 
 class QueueInUse(RequestError):
@@ -63,6 +65,7 @@ class Consumer:
     """One registered consumer. Made by ``Consumers.subscribe``. Loop only."""
 
     __slots__ = (
+        "_fitting_max",
         "_home",
         "_is_paused",
         "_is_reading",
@@ -99,6 +102,7 @@ class Consumer:
         self._sink = sink
         self._is_paused = False
         self._is_reading = False  # messages that it was dealt are read from the disk
+        self._fitting_max = DEALT_MAX
         self._was_answered = False
         self.holder = holder
         self.credit = credit
@@ -150,7 +154,7 @@ class Consumer:
 
     def begin_turn(self, messages_max: int) -> None:
         """Set what it may take now."""
-        self.messages_max = min(self.credit, messages_max)
+        self.messages_max = min(self.credit, messages_max, self._fitting_max)
         self._was_answered = False
 
     def end_turn(self) -> None:
@@ -165,6 +169,8 @@ class Consumer:
         self._is_reading = False
         for one in ranges:
             self.credit -= len(one.offsets)
+        if ranges:
+            self._fitting_max = _fitting_max(ranges[-1].batch, self.bytes_max)
         self._home.renew(self)
         if self.is_done or not ranges:
             return
@@ -340,6 +346,15 @@ class Consumers:
         if found is Found.SOMETHING:
             consumer.end_turn()
         return found
+
+
+def _fitting_max(batch: CachedBatch, bytes_max: int) -> int:
+    """Return how many messages to take so that ``bytes_max`` of them are hardly missed.
+
+    What is taken beyond goes back, with entries in the journal; sizes differ, so it is a few more.
+    """
+    message_bytes = batch.size_bytes // (batch.last_offset - batch.base_offset + 1)
+    return FITTING_TIMES * bytes_max // max(message_bytes, 1) + 1
 
 
 def _ignore(_counts: list[int], _error: object) -> None:

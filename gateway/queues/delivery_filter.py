@@ -40,6 +40,12 @@ class _Rest(NamedTuple):
     corrupt: list[Id]
     back: list[Id]
 
+    def of(self, reason: Unreadable) -> list[Id]:
+        """Return the messages that are not delivered for a reason."""
+        if reason is Unreadable.CORRUPT:
+            return self.corrupt
+        return self.back if reason is Unreadable.UNREAD else self.gone
+
 
 def oldest_kept(clock: Clock, retention_ms: int) -> int:
     """Return the unix ms before which messages are too old; -1 when there is no limit."""
@@ -121,8 +127,7 @@ class DeliveryFilter:
             for one in found:
                 batch = one.batch
                 if isinstance(batch, Unreadable):
-                    ids = rest.corrupt if batch is Unreadable.CORRUPT else rest.gone
-                    ids += _ids_of(one)
+                    rest.of(batch).extend(_ids_of(one))
                     continue
                 if batch.runs is None:
                     self._context.message_cache.decode(one.partition, batch)

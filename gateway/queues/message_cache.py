@@ -65,36 +65,45 @@ class MessageCache:
         return found
 
     def find_ranges(
-        self, partition: Partition, taken: Sequence[TakenRange]
+        self, partition: Partition, taken: Sequence[TakenRange], *, bytes_max: int
     ) -> list[FoundRange] | None:
         """Return ranges cut at the ends of their batches; None when ``read_ranges`` must wait.
 
-        A batch is as it is kept, decoded or not.
+        A batch is as it is kept, decoded or not. Behind the batch that reaches ``bytes_max``
+        messages are ``Unreadable.UNREAD``, and all are where it is not above 0.
         """
         found: list[FoundRange] = []
+        batch: CachedBatch | Unreadable | None
         for one in taken:
             start = one.offsets.start
             while start < one.offsets.stop:
-                batch = self._batch_of(partition, start)
+                batch = Unreadable.UNREAD
+                if bytes_max > 0:
+                    batch = self._batch_of(partition, start)
                 if batch is None:
                     return None
+                bytes_max -= _new_bytes(found, batch)
                 start = _add_found(found, partition, one, start, batch)
         return found
 
     async def read_ranges(
-        self, partition: Partition, taken: Sequence[TakenRange]
+        self, partition: Partition, taken: Sequence[TakenRange], *, bytes_max: int
     ) -> list[FoundRange]:
         """Return ranges as ``find_ranges``, waiting for the disk and for large batches.
 
         Errors: ``StorageUnavailable``.
         """
         found: list[FoundRange] = []
+        batch: CachedBatch | Unreadable | None
         for one in taken:
             start = one.offsets.start
             while start < one.offsets.stop:
-                batch = self._batch_of(partition, start)
+                batch = Unreadable.UNREAD
+                if bytes_max > 0:
+                    batch = self._batch_of(partition, start)
                 if batch is None:
                     batch = await self._read_batch_of(partition, start)
+                bytes_max -= _new_bytes(found, batch)
                 start = _add_found(found, partition, one, start, batch)
         return found
 
@@ -319,6 +328,21 @@ class MessageCache:
             del self._shelves[partition_id]
 
 
+def found_bytes(found: Sequence[FoundRange]) -> int:
+    """Return the bytes of the batches of ranges, as ``find_ranges`` counts them."""
+    return sum(
+        _new_bytes(found[max(index - 1, 0) : index], one.batch)
+        for index, one in enumerate(found)
+    )
+
+
+def _new_bytes(found: Sequence[FoundRange], batch: CachedBatch | Unreadable) -> int:
+    """Return the bytes of a batch, 0 if the range found last is of it, too."""
+    if isinstance(batch, Unreadable) or (found and found[-1].batch is batch):
+        return 0
+    return batch.size_bytes
+
+
 def _add_found(
     found: list[FoundRange],
     partition: Partition,
@@ -330,6 +354,8 @@ def _add_found(
     end = start + 1
     if isinstance(batch, CachedBatch):
         end = min(taken.offsets.stop, batch.last_offset + 1)
+    elif batch is Unreadable.UNREAD:
+        end = taken.offsets.stop
     _, attempt, first_taken_unix_ms = taken
     found.append(FoundRange(partition, range(start, end), attempt, first_taken_unix_ms, batch))
     return end

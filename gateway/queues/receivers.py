@@ -18,9 +18,12 @@ from gateway.errors import GatewayError
 from gateway.queues.delivered_ranges import DeliveredRange
 from gateway.queues.delivery_filter import DeliveryFilter, FoundPart, TakenPart
 from gateway.queues.lanes import QueueContext, QueueLane
+from gateway.queues.message_cache import found_bytes
 from gateway.queues.model import QueueSettings
 from gateway.queues.pending_receives import PendingReceive, PendingReceives
 
+FOUND_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Batches held for one answer, and one more; messages behind them wait for the next."""
 TRIES_MAX: Final = 16  # takes in one step of the loop to find a message that has not expired
 SERVED_PER_TURN: Final = 64
 RETRY_MS: Final = 1_000  # until messages that could not be read are handed out again
@@ -212,19 +215,43 @@ class Receivers:
                 if self._met_dead_count >= DEAD_MAX:
                     break
                 continue
-            found_parts: list[FoundPart] = []
-            for lane, taken in parts:
-                found = self._context.message_cache.find_ranges(lane.partition, taken)
-                if found is None:
-                    self._context.start(self._read(receiver, parts))
-                    return Found.SOMETHING
-                found_parts.append((lane, found))
+            found_parts = self._find(parts)
+            if found_parts is None:
+                self._context.start(self._read(receiver, parts))
+                return Found.SOMETHING
             delivered = self._filter(receiver, found_parts)
             if delivered:
                 receiver.finish(delivered)
                 return Found.SOMETHING
         self._look_again()
         return Found.PERHAPS
+
+    def _find(self, parts: list[TakenPart]) -> list[FoundPart] | None:
+        """Return taken messages with their batches; None when the disk must be waited for."""
+        left_bytes = FOUND_BYTES_MAX
+        found_parts: list[FoundPart] = []
+        for lane, taken in parts:
+            found = self._context.message_cache.find_ranges(
+                lane.partition, taken, bytes_max=left_bytes
+            )
+            if found is None:
+                return None
+            found_parts.append((lane, found))
+            if len(parts) > 1:
+                left_bytes -= found_bytes(found)
+        return found_parts
+
+    async def _read_parts(self, parts: list[TakenPart]) -> list[FoundPart]:
+        """Return taken messages as ``_find``, waiting for the disk."""
+        left_bytes = FOUND_BYTES_MAX
+        found_parts: list[FoundPart] = []
+        for lane, taken in parts:
+            found = await self._context.message_cache.read_ranges(
+                lane.partition, taken, bytes_max=left_bytes
+            )
+            found_parts.append((lane, found))
+            left_bytes -= found_bytes(found)
+        return found_parts
 
     def _look_again(self) -> None:
         """Look behind dead or expired messages."""
@@ -304,10 +331,7 @@ class Receivers:
         delivered: list[DeliveredRange] = []
         try:
             async with context.cold_reads:
-                found_parts = [
-                    (lane, await context.message_cache.read_ranges(lane.partition, taken))
-                    for lane, taken in parts
-                ]
+                found_parts = await self._read_parts(parts)
         except GatewayError as error:
             _log.warning("messages taken cannot be read", error=str(error))
             self._sifter.release_taken(parts, delay_ms=RETRY_MS)

@@ -25,6 +25,7 @@ class Sink:
         self.queue = queue
         self.ranges: list[DeliveredRange] = []
         self.turns: list[int] = []
+        self.dealt: list[int] = []  # most messages of each turn
         self.reasons: list[CancelReason] = []
         self.holder = how.pop("holder", None) or world.queues.new_holder()
         self.consumer: Consumer = queue.consumers.subscribe(self, holder=self.holder, **how)
@@ -32,6 +33,7 @@ class Sink:
     def on_ranges(self, ranges: Sequence[DeliveredRange]) -> None:
         self.ranges += ranges
         self.turns.append(sum(len(one.offsets) for one in ranges))
+        self.dealt.append(self.consumer.messages_max)
 
     def on_cancelled(self, reason: CancelReason) -> None:
         self.reasons.append(reason)
@@ -291,6 +293,26 @@ async def test_messages_on_the_disk_use_credit_when_they_come(tmp_path: Path) ->
         await turn(world)
         assert sink.consumer.credit == 0
         assert queue.counts() == (1, 2, 0)
+
+
+async def test_large_messages_are_read_and_taken_as_they_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as world:
+        monkeypatch.setattr("gateway.queues.receivers.FOUND_BYTES_MAX", 250_000)
+        queue = await world.queue()
+        sent = [b"%02d" % n * 50_000 for n in range(40)]  # 4 MB, the disk gives 1 MiB a read
+        await world.send(queue, *sent)
+        disk = ColdDisk(world, queue)
+        sink = Sink(queue, world, credit=CREDIT_UNLIMITED, bytes_max=150_000)
+        disk.spun.set()
+        await world.until(lambda: len(sink.offsets) > 0)
+        assert disk.reads == 1
+        await world.until(lambda: len(sink.offsets) == 40)
+        assert sink.values == sent
+        # Four times what 150,000 bytes hold, and one, as soon as the size is known.
+        assert (sink.dealt[0], max(sink.dealt[1:])) == (40, 6)
+        assert {one.attempt for one in sink.ranges} == {1}
 
 
 async def test_a_consumer_that_leaves_while_its_messages_are_read_leaves_them(
