@@ -7,7 +7,7 @@ queue" may go on for ever, a circle of queues in which messages only expire may 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from gateway.model import Headers
@@ -18,6 +18,8 @@ DEATHS_MAX: Final = 64
 """Entries of a history; so many without a rejection are a cycle."""
 KEYS_MAX: Final = 16
 """Routing keys of an entry."""
+KEY_CHARS_MAX: Final = 255
+"""Characters of such a key, as in AMQP 0-9-1; the key of a record may be longer."""
 HISTORY_BYTES_MAX: Final = 65_536
 
 _FIELDS: Final = 8
@@ -68,8 +70,24 @@ def is_cycle(history: Sequence[Death], queue: str) -> bool:
 
 
 def format_history(history: Sequence[Death]) -> bytes:
-    """Return the value of the header ``dlq.history``: JSON, an array for each entry."""
-    rows = [[*death[:6], death.routing_keys[:KEYS_MAX], death.ttl_ms] for death in history]
+    """Return the value of the header ``dlq.history``: JSON, an array for each entry.
+
+    Routing keys are cut. A history that is too long nevertheless says only where and why its
+    deaths were: without that a cycle would not be found.
+    """
+    value = _format(
+        death._replace(
+            routing_keys=tuple(key[:KEY_CHARS_MAX] for key in death.routing_keys[:KEYS_MAX])
+        )
+        for death in history
+    )
+    if len(value) <= HISTORY_BYTES_MAX:
+        return value
+    return _format(death._replace(exchange="", routing_keys=()) for death in history)
+
+
+def _format(history: Iterable[Death]) -> bytes:
+    rows = [[*death[:6], death.routing_keys, death.ttl_ms] for death in history]
     return json.dumps(rows, separators=(",", ":")).encode()
 
 

@@ -87,6 +87,23 @@ def test_a_history_is_read_as_it_was_written(history: list[Death]) -> None:
     assert history_of(headers) == history[:DEATHS_MAX]
 
 
+@pytest.mark.parametrize("character", ["k", "\N{SNOWMAN}"])
+@pytest.mark.parametrize("length", [1_000_000, 255])
+def test_a_history_of_long_names_is_read_again_and_its_cycle_found(
+    character: str, length: int
+) -> None:
+    text = character * length
+    history: list[Death] = []
+    for number in range(DEATHS_MAX - 1):
+        death = died(str(number))._replace(exchange=text[:255], routing_keys=(text,) * 20)
+        history = with_death(history_of([(HISTORY_HEADER, format_history(history))]), death)
+
+    found = history_of([(HISTORY_HEADER, format_history(history))])
+
+    assert [one.queue for one in found] == [str(n) for n in reversed(range(DEATHS_MAX - 1))]
+    assert is_cycle(found, "0")
+
+
 @pytest.mark.parametrize(
     "value",
     [None, b"", b"{}1", b"[1]", b"[[1,2]]", b'[["a","b","c",1,1,"e",[],1]]', b"[" * 9_999],
