@@ -228,8 +228,13 @@ class ExchangeTarget:
 
 
 def routing_keys_of(body: Record, queue: str) -> list[str]:
-    """Return the routing keys of a message: its key, or the queue's name when it has none."""
-    return [queue if body.key is None else body.key.decode("utf-8", "replace")]
+    """Return the routing keys of a message: its key.
+
+    Without a key it is the queue's name, or empty where the message came by an exchange.
+    """
+    if body.key is None:
+        return [queue if _header(body.headers, EXCHANGE) is None else ""]
+    return [body.key.decode("utf-8", "replace")]
 
 
 def _header(headers: Headers, wanted: str) -> bytes | None:

@@ -104,6 +104,24 @@ async def test_the_queues_routing_key_replaces_the_messages(tmp_path: Path) -> N
     assert death.routing_keys == ("k",)
 
 
+async def test_a_message_published_with_an_empty_routing_key_keeps_it(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        exchanges = await open_exchanges(world)
+        queue = await world.queue(dead_letter_exchange=DLX)
+        dead, other = await world.queue("dead"), await world.queue("other")
+        await bind(exchanges, "", "dead")
+        await bind(exchanges, "work", "other")
+        await world.send(queue, b"by an exchange", headers=[("amqp.exchange", b"logs")])
+        await reject(queue)
+        await world.send(queue, b"to the queue")
+        await reject(queue)
+        await world.until(lambda: dead.counts().ready == other.counts().ready == 1)
+        (letter,), (second,) = await take(dead), await take(other)
+    assert (letter.record.value, second.record.value) == (b"by an exchange", b"to the queue")
+    keys = [history_of(one.record.headers)[0].routing_keys for one in (letter, second)]
+    assert keys == [("",), ("work",)]
+
+
 @pytest.mark.parametrize("exchange", [DLX, "missing"])
 async def test_without_a_route_it_is_dropped(tmp_path: Path, exchange: str) -> None:
     async with running(tmp_path) as world:
