@@ -86,7 +86,10 @@ class ExchangeDelays:
         if self._is_closed:
             return
         if not deliveries:
-            self._loop.call_soon(self._receive)
+            if self.queue.is_gone or self.queue.is_away:  # it answers at once
+                self._loop.call_later(RETRY_S, self._receive)
+            else:
+                self._loop.call_soon(self._receive)
             return
         items = [(one.delivery_id, Outcome.REJECT) for one in deliveries]
         self.queue.settle(items, self._on_routed, reason=DUE)

@@ -2,7 +2,7 @@
 
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from features.routing.model import Binding, Destination, Message, Value
 from gateway.config.exchanges import ExchangeConfig
@@ -11,6 +11,8 @@ from gateway.delays.sharded import ShardedDelays
 from gateway.exchanges.manager import Exchanges
 from gateway.exchanges.model import ExchangeName
 from gateway.exchanges.publisher import Publication, Publisher
+from gateway.model import TopicName
+from gateway.queues.exchange_delays import TOPIC
 from gateway.queues.starting import start_routing
 from gateway.records.codec import decode_batch
 from tests.gateway.kernel_in_memory import outcome
@@ -131,6 +133,43 @@ async def test_what_nothing_is_bound_for_is_dropped_when_due(tmp_path: Path) -> 
         await one.pass_time(2_000)
         await world.until(lambda: world.queues._context.counters.dropped == 1)
         assert one.delays.total == 0
+        await one.stack.aclose()
+
+
+async def test_a_message_without_a_key_is_routed_to_a_compacted_topic(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        await world.topic("table", cleanup_policy="compact")
+        one = await Delayed.open(world)
+        await one.bind("table")
+        await one.publish(b"1", 1_000, key="")
+        await one.pass_time(2_000)
+        topic = world.topics.get(TopicName("default", "table"))
+        partition = world.broker.partition(topic, 0)
+        await world.until(lambda: partition.high_watermark == 1)
+        (batch,) = world.broker.read(partition, 0, bytes_max=1 << 20) or ()
+        (record,) = decode_batch(batch)
+        assert record.key and record.value == b"1"
+        await one.stack.aclose()
+
+
+async def test_a_queue_that_is_gone_is_not_asked_all_the_time(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        one = await Delayed.open(world)
+        queue = world.queues.find(TOPIC)
+        assert queue is not None
+        asked = 0
+        receive = queue.receive
+
+        def count(*args: Any, **how: Any) -> object:
+            nonlocal asked
+            asked += 1
+            return receive(*args, **how)
+
+        queue.receive = count  # type: ignore[method-assign, assignment]
+        await world.queues.delete(queue)
+        for _ in range(20):
+            await world.turn()
+        assert asked <= 1
         await one.stack.aclose()
 
 
