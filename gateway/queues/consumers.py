@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final, Protocol
 
+import structlog
+
 from features.queue.consumer_ring import ConsumerRing, share_of
 from features.queue.model import Outcome, SettledRange
-from gateway.errors import RequestError
+from gateway.errors import Overloaded, RequestError
 from gateway.leaser import Right
 from gateway.queues.cached_batch import CachedBatch
 from gateway.queues.delivered_ranges import DeliveredRange
@@ -25,6 +27,8 @@ CREDIT_UNLIMITED: Final = 1 << 62
 DEALT_MAX: Final = 1_024  # messages to one consumer in a turn, whatever its credit
 BYTES_MAX: Final = 1_048_576  # of one turn; one message is delivered whatever its size
 FITTING_TIMES: Final = 4  # as many messages are taken, by the size of those before, as fit
+
+_log = structlog.get_logger()
 
 
 class QueueInUse(RequestError):
@@ -212,6 +216,7 @@ class Consumers:
         self._ring: ConsumerRing[Consumer | _WaitingReceives] = ConsumerRing()
         self._waiting = _WaitingReceives()
         self._consumers: dict[Consumer, None] = {}
+        self._is_single = receivers.settings.single_active
 
     def __len__(self) -> int:
         return len(self._consumers)
@@ -254,18 +259,44 @@ class Consumers:
             is_exclusive=is_exclusive,
             settles_at_once=settles_at_once,
         )
-        if settings.single_active:
-            right = self._context.leaser.wait(
-                self, consumer, self._on_granted, priority=priority
-            )
-            consumer.is_active = right is not None
-        else:
-            consumer.is_active = True
+        self._activate(consumer)
         others[consumer] = None
         self._pending_receives.consumer_count += 1
         self._receivers.dealer = self
         self.renew(consumer)
         return consumer
+
+    def _activate(self, consumer: Consumer) -> None:
+        """Let a consumer get messages, or wait for its turn where one is active at a time.
+
+        Error: ``Overloaded``.
+        """
+        right: Right | None = None
+        if self._is_single:
+            right = self._context.leaser.wait(
+                self, consumer, self._on_granted, priority=consumer.priority
+            )
+        consumer.is_active = right is not None or not self._is_single
+
+    def configure(self) -> None:
+        """Apply changed settings: one consumer is active from now on, or all are.
+
+        A consumer keeps the lease that it began with.
+        """
+        is_single = self._receivers.settings.single_active
+        if is_single == self._is_single:
+            return
+        self._is_single = is_single
+        for consumer in self._consumers:
+            if not is_single:
+                self._context.leaser.release(self, consumer)
+        for consumer in list(self._consumers):
+            try:
+                self._activate(consumer)
+            except Overloaded:
+                consumer.fail()
+            else:
+                self.renew(consumer)
 
     def _on_granted(self, right: Right) -> None:
         consumer = right.holder
@@ -295,7 +326,10 @@ class Consumers:
     def close(self, reason: CancelReason) -> None:
         """End all consumers."""
         for consumer in list(self._consumers):
-            consumer.end(reason)
+            try:
+                consumer.end(reason)
+            except Exception:  # noqa: BLE001 - a bug of one; others and the queue end nevertheless
+                _log.exception("a consumer has failed at the end of its queue")
 
     def settle_all(self, ranges: Sequence[DeliveredRange], holder: int) -> None:
         """Acknowledge messages as they are delivered."""

@@ -356,6 +356,7 @@ class Queue:
         self.row = row
         self.settings = self._receivers.settings = row.settings
         self.renew_policy()
+        self.consumers.configure()
         for lane in self.lanes:
             self._receivers.wake(lane)  # more may be in flight than before
         self.check_length()

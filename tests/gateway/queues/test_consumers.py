@@ -13,6 +13,7 @@ from gateway.errors import Overloaded
 from gateway.model import EXPIRES_AT
 from gateway.queues.consumers import CREDIT_UNLIMITED, CancelReason, Consumer, QueueInUse
 from gateway.queues.delivered_ranges import DeliveredRange
+from gateway.queues.model import QueueSettings
 from gateway.queues.queue import Queue
 from tests.gateway.queues.queue_node import World, is_fed, running, take, take_now
 from tests.gateway.queues.test_cold_reads import ColdDisk
@@ -215,6 +216,23 @@ async def test_of_single_active_consumers_the_next_begins_when_one_leaves(
         await world.until(lambda: second.offsets == [3])
 
 
+async def test_whether_one_consumer_is_active_may_change(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(single_active=True)
+        sinks = [Sink(queue, world, credit=2, priority=n) for n in (0, 0, 5)]
+
+        await world.queues.alter(queue, settings=QueueSettings(single_active=False))
+        assert [sink.consumer.is_active for sink in sinks] == [True, True, True]
+        await fill(world, queue, 6)
+        await world.until(lambda: [len(sink.offsets) for sink in sinks] == [2, 2, 2])
+
+        await world.queues.alter(queue, settings=QueueSettings(single_active=True))
+        assert [sink.consumer.is_active for sink in sinks] == [True, False, False]
+        sinks[0].consumer.cancel()
+        assert [sink.consumer.is_active for sink in sinks] == [False, False, True]
+        assert len(world.queues._context.leaser) == 1
+
+
 async def test_messages_come_back_with_the_end_of_their_holder(tmp_path: Path) -> None:
     async with running(tmp_path) as world:
         queue = await world.queue()
@@ -359,6 +377,17 @@ async def test_a_bug_of_a_consumer_is_the_end_of_it_alone(tmp_path: Path) -> Non
         await world.until(lambda: good.offsets == [1, 2])
         queue.end_holder(bad.holder)
         await world.until(lambda: good.offsets == [1, 2, 0])
+
+
+async def test_a_bug_at_the_end_of_a_queue_keeps_nothing_open(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue()
+        sinks = [Sink(queue, world, credit=1) for _ in range(2)]
+        sinks[0].on_cancelled = 1 // 1  # type: ignore[method-assign, assignment]
+        (lane,) = queue.lanes
+        await world.queues.delete(queue)
+        assert sinks[1].reasons == [CancelReason.DELETED]
+        assert (len(queue.consumers), lane.is_gone) == (0, True)
 
 
 async def test_consumers_count_as_receivers_that_wait(tmp_path: Path) -> None:

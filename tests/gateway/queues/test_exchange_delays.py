@@ -148,7 +148,8 @@ async def test_a_message_without_a_key_is_routed_to_a_compacted_topic(tmp_path: 
         await world.until(lambda: partition.high_watermark == 1)
         (batch,) = world.broker.read(partition, 0, bytes_max=1 << 20) or ()
         (record,) = decode_batch(batch)
-        assert record.key and record.value == b"1"
+        assert record.key
+        assert record.value == b"1"
         await one.stack.aclose()
 
 
