@@ -152,14 +152,16 @@ class Publisher:
     ) -> list[Topic]:
         """Return where dead letters go; see ``gateway.queues.dead_letter_targets``.
 
-        An internal exchange takes them, too. Headers are texts, or bytes where they are not UTF-8.
+        An internal exchange takes them, too, and a delayed one routes them at once. Headers are
+        texts, or bytes where they are not UTF-8.
         """
         name = named(exchange)
         if name != DEFAULT_EXCHANGE and not self.exchanges.find(ExchangeName(namespace, name)):
             return []
         table = {header: _text_or_bytes(value) for header, value in headers}
         message = Message(routing_keys, table)
-        topics = self._plan(namespace, self.exchanges.follow(namespace, name, message)).topics
+        route = self.exchanges.follow(namespace, name, message, is_due=True)
+        topics = self._plan(namespace, route).topics
         self._check_count(topics)
         return topics
 

@@ -122,6 +122,19 @@ async def test_a_message_published_with_an_empty_routing_key_keeps_it(tmp_path: 
     assert keys == [("",), ("work",)]
 
 
+async def test_a_delayed_exchange_routes_a_dead_letter_at_once(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        exchanges = await open_exchanges(world)
+        later = ExchangeName("default", "later")
+        await exchanges.declare(later, "x-delayed-message", {"x-delayed-type": "direct"})
+        queue, dead = await world.queue(dead_letter_exchange="later"), await world.queue("dead")
+        await exchanges.bind("default", Binding("later", Destination("dead"), "k"))
+        await world.send(queue, b"bad", key=b"k", headers=[("x-delay", b"60000")])
+        await reject(queue)
+        await world.until(lambda: dead.counts().ready == 1)
+        assert world.queues._context.counters.dropped == 0
+
+
 @pytest.mark.parametrize("exchange", [DLX, "missing"])
 async def test_without_a_route_it_is_dropped(tmp_path: Path, exchange: str) -> None:
     async with running(tmp_path) as world:
