@@ -116,6 +116,11 @@ class Lane:
         return len(self._open.items)
 
     @property
+    def moving_count(self) -> int:
+        """Number of messages that are being moved away, or wait for another try. O(1)."""
+        return self._open.moving_count
+
+    @property
     def returned_count(self) -> int:
         """Number of requeued messages, visible or delayed. O(1)."""
         return len(self._open.items) - self._open.in_flight_count

@@ -24,7 +24,8 @@ _DONE_MIN: Final = 1_024  # offsets of done messages below it are left where the
 class OpenMessages:
     """The open messages of a lane by offset (``items``), and all that hangs on them.
 
-    ``in_flight_count`` has those that are dying too; ``delayed_count`` are given back for later.
+    ``in_flight_count`` has those that are moving too, which are ``moving_count``;
+    ``delayed_count`` are given back for later.
     """
 
     __slots__ = (
@@ -38,6 +39,7 @@ class OpenMessages:
         "in_flight_count",
         "items",
         "key_queues",
+        "moving_count",
         "timers",
     )
 
@@ -49,6 +51,7 @@ class OpenMessages:
         self.key_queues = KeyQueues(order, self.items, self._locks, fairness)
         self.in_flight_count = 0
         self.delayed_count = 0
+        self.moving_count = 0
         self._holders: dict[int, set[Flight]] = {}
         # Offsets that were opened: those above all before them, and the others, as a heap.
         self._above: deque[int] = deque()
@@ -208,6 +211,7 @@ class OpenMessages:
         """A message that was given back, or is about to be, is to be moved away."""
         dying = self.items[back.offset] = Moving(back, reason)
         self.in_flight_count += 1
+        self.moving_count += 1
         return dying
 
     def waiting_before(self, offset: int) -> list[int]:
@@ -228,6 +232,7 @@ class OpenMessages:
         is_timed = item.due_unix_ms != NO_TIME
         if isinstance(item, Moving):
             self.in_flight_count -= 1
+            self.moving_count -= 1
         else:
             self.delayed_count -= is_timed
         if is_timed:
@@ -256,6 +261,7 @@ class OpenMessages:
             elif isinstance(item, Moving):
                 other.items[item.offset] = item
                 other.in_flight_count += 1
+                other.moving_count += 1
                 if due_unix_ms != NO_TIME:
                     retried.append((item, due_unix_ms))
         if other.items:

@@ -13,6 +13,10 @@ from gateway.queues.receivers import Receivers
 
 MAXLEN: Final = "maxlen"  # the reason of the dead letters
 DROPPED_PER_TURN: Final = 1_000
+MOVING_MAX: Final = 10_000
+"""Messages of a partition that are being dropped, or moved, at a time; at most half of those that
+may be in flight. Where dead letters cannot be moved, the queue grows longer, and consumers go on.
+"""
 
 
 class LengthLimit:
@@ -54,6 +58,11 @@ class LengthLimit:
         return 0 < dropped_count < excess
 
     def _drop_of(self, lane: QueueLane, count: int) -> int:
+        """Drop up to ``count`` messages of a lane; return how many."""
+        moving_max = min(MOVING_MAX, max(self._receivers.settings.in_flight_max // 2, 1))
+        count = min(count, moving_max - lane.lane.moving_count)
+        if count <= 0:
+            return 0  # a move that ends calls ``check_soon``
         now = self._context.clock.steady_unix_ms()
         effects = lane.lane.reject_ready(lane.lane.ready(count), reason=MAXLEN, now=now)
         dropped_count = len(effects.dead)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import StorageUnavailable
+from gateway.queues import dead_letters
 from gateway.queues.consumers import CREDIT_UNLIMITED
 from gateway.queues.model import Outcome
 from gateway.queues.queue import Queue
@@ -69,6 +70,25 @@ async def test_consumers_take_what_they_can_before_anything_goes(tmp_path: Path)
         await world.send(queue, *named(0, 3_000))
         await world.until(lambda: len(sink.offsets) == 3_000)
         assert world.queues.counters.dropped == 0
+
+
+async def test_dead_letters_that_cannot_move_leave_room_for_consumers(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(length_max=2, in_flight_max=20, dead_letter_topic="dead")
+        await world.send(queue, *named(0, 50))
+        for _ in range(50):
+            await world.turn()
+        assert queue.counts() == (40, 10, 0)
+        out = await take(queue, 10)
+        assert values(out) == named(10, 20)
+        await settle(queue, out)
+
+        dead = await world.queue("dead")
+        world.advance(dead_letters.RETRY_MS)
+        await world.until(lambda: queue.counts() == (2, 0, 0) and dead.counts().ready == 38)
+        await world.until(lambda: is_fed(dead))
+        letters = await take(dead, 50)
+        assert values(letters) == named(0, 10) + named(20, 48)
 
 
 async def test_a_limit_that_is_set_later_holds_for_what_is_there(tmp_path: Path) -> None:
