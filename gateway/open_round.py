@@ -88,8 +88,9 @@ class TargetGroup:
 
     def begin(self, open_round: "OpenRound") -> None:
         """Read the settings of the topics for a round."""
-        self.round = open_round
-        open_round.groups.append(self)
+        if self.round is not open_round:  # it may begin again while nothing was placed
+            self.round = open_round
+            open_round.groups.append(self)
         all_settings = [partition.topic.settings for partition in self.partitions]
         self.message_bytes_max = min(one.message_bytes_max for one in all_settings)
         self.bytes_max = min(BATCH_BYTES_MAX, self.message_bytes_max)

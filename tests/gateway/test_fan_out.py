@@ -128,6 +128,16 @@ async def test_a_refused_append_takes_all_offsets_back(house: House) -> None:
     assert (first.log_end_offset, second.log_end_offset) == (0, 0)
 
 
+async def test_refused_runs_leave_nothing_in_the_round(house: House) -> None:
+    first, second = await house.partition("a"), await house.partition("b")
+    coalescer = Coalescer(house.broker)
+    group = coalescer.group([first, second])
+    for _ in range(10):
+        with pytest.raises(MessageTooLarge):
+            coalescer.add_many([(group, run_of(bytes(2 << 20)))], print)
+    assert len(coalescer._round.groups) == 1
+
+
 async def test_bounds_of_any_topic_count(house: House) -> None:
     plain = await house.partition("plain")
     small = await house.partition("small", max_message_bytes="1000")
