@@ -21,18 +21,15 @@ _new_taken = cast("Callable[[tuple[int, int, int]], Taken]", partial(tuple.__new
 class LaneDelivery:
     """Messages taken by a call so far. ``room``: number of messages still wanted.
 
-    ``is_done``: messages are settled as they are taken, and are never in flight. Dead messages use
-    no room as long as the in-flight limit has spare room for both; the call ends after ``dead_max``
-    of them.
+    Dead messages use no room as long as the in-flight limit has spare room for both; the call ends
+    after ``dead_max`` of them.
     """
 
     __slots__ = (
-        "_again",
         "_dead_max",
         "_due_unix_ms",
         "_groups",
         "_holder",
-        "_is_done",
         "_now_unix_ms",
         "_open",
         "_policy",
@@ -43,7 +40,7 @@ class LaneDelivery:
         "taken",
     )
 
-    def __init__(  # noqa: PLR0913 - what a take has, by keyword
+    def __init__(
         self,
         messages: OpenMessages,
         unread: UnreadRanges,
@@ -52,17 +49,14 @@ class LaneDelivery:
         holder: int,
         room: int,
         dead_max: int = DEAD_MAX,
-        is_done: bool = False,
     ) -> None:
         self._open = messages
         self._unread = unread
         self._policy = policy
         self._holder = holder
         self._groups: list[bytes] = []
-        self._again: list[range] = []  # of ``taken``: messages that had been requeued
         self._now_unix_ms = 0
         self._due_unix_ms = 0
-        self._is_done = is_done
         self._dead_max = dead_max
         self._spare = max(policy.in_flight_max - messages.in_flight_count - room, 0)
         self.room = room
@@ -76,8 +70,6 @@ class LaneDelivery:
 
     @property
     def _room_of_fresh(self) -> int:
-        if self._is_done:
-            return self.room
         open_max = self._policy.in_flight_max * OPEN_PER_IN_FLIGHT
         return min(self.room, open_max - len(self._open.items))
 
@@ -150,7 +142,6 @@ class LaneDelivery:
         self._launch(offsets, like.key, attempt, first_taken_unix_ms)
         for part in contiguous_ranges(offsets):
             self.taken.append(TakenRange(part, attempt, first_taken_unix_ms))
-            self._again.append(part)
 
     def _take_fresh(self, key_queue: KeyQueue) -> None:
         room = self._room_of_fresh
@@ -170,8 +161,7 @@ class LaneDelivery:
                 self.room -= count
         if parts:
             offsets = parts[0] if len(parts) == 1 else [at for part in parts for at in part]
-            if not self._is_done:
-                self._open.note_opened(offsets)
+            self._open.note_opened(offsets)
             self._launch(offsets, key_queue.key, 1, self._now_unix_ms)
             for part in parts if len(parts) == 1 else contiguous_ranges(offsets):
                 self.taken.append(TakenRange(part, 1, self._now_unix_ms))
@@ -179,8 +169,6 @@ class LaneDelivery:
     def _launch(
         self, offsets: Sequence[int], key: bytes | None, attempt: int, first_taken_unix_ms: int
     ) -> None:
-        if self._is_done:
-            return
         flight = Flight(offsets, key, attempt, first_taken_unix_ms)
         self._open.launch(
             flight,
@@ -196,8 +184,6 @@ class LaneDelivery:
 
     def journal_entry(self) -> bytes | None:
         """Return the journal entry of the call, None when nothing was taken."""
-        if self._is_done:
-            return self._done_entry()
         if not self._groups:
             return None
         return journal.encode_take(
@@ -206,20 +192,6 @@ class LaneDelivery:
             next_offset=self._unread.next_offset,
             groups=self._groups,
         )
-
-    def _done_entry(self) -> bytes | None:
-        """Return the entry of messages that are done: new ones are skipped, as far as possible."""
-        if not self.taken:
-            return None
-        next_offset = self._unread.next_offset
-        entry = journal.encode_move(journal.KIND_SKIP, next_offset)
-        again = set(self._again)
-        rest = [
-            one.offsets
-            for one in self.taken
-            if one.offsets in again or one.offsets[-1] >= next_offset
-        ]
-        return journal.encode_done_ranges(rest) + entry if rest else entry
 
 
 def _are_alike(one: Requeued, other: Requeued) -> bool:

@@ -19,7 +19,6 @@ from features.queue.delivery import LaneDelivery
 from features.queue.extending import extend, take_late
 from features.queue.model import (
     AT_ONCE,
-    BY_TIME,
     DEAD_MAX,
     Counts,
     Effects,
@@ -177,19 +176,6 @@ class Lane:
             messages, self._unread, self._policy, holder=holder, room=room, dead_max=dead_max
         )
         delivery.take_all(now, lease_ms, quiet_only=quiet_only)
-        return delivery.taken, Effects(delivery.journal_entry(), delivery.dead)
-
-    def take_done(self, count: int, *, now: int) -> tuple[list[TakenRange], Effects]:
-        """Hand out at most ``count`` messages that are settled by that: delivery at most once.
-
-        They are never in flight, so the in-flight limit does not count them. One journal entry
-        has all of them; after a crash without it they are handed out again.
-        """
-        self._now_unix_ms = now
-        delivery = LaneDelivery(
-            self._open, self._unread, self._policy, holder=BY_TIME, room=count, is_done=True
-        )
-        delivery.take_all(now, 0)
         return delivery.taken, Effects(delivery.journal_entry(), delivery.dead)
 
     def ack(self, ids: Ids, *, now: int = 0) -> tuple[list[Result], Effects]:

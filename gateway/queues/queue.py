@@ -390,8 +390,7 @@ class Queue:
         for number in range(len(self.topic.partition_ids)):
             self._context.broker.partition(self.topic, number)
         if self.is_away:
-            msg = f"queue {self.name.name} is being loaded"
-            raise NotLeader(msg)
+            raise NotLeader(f"queue {self.name.name} is being loaded")
 
     def drop(self) -> None:
         """Close a deleted queue."""

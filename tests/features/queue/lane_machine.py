@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from features.fairness import Fairness
-from features.queue.delivery import each_taken
 from features.queue.journal import entry_of
 from features.queue.lane import Lane
 from features.queue.model import (
@@ -151,28 +150,6 @@ class LaneMachine(RuleBasedStateMachine):
             may_be_lost=True,
         )
         self.ids += [(message.offset, message.attempt) for message in taken]
-
-    @rule(count=st.integers(1, 6))
-    def take_done(self, count: int) -> None:
-        in_flight_max, self.model.in_flight_max = self.model.in_flight_max, 1_000
-        open_max = 2 * in_flight_max
-        expected, dead = self.model.take(
-            count,
-            holder=BY_TIME,
-            lease_ms=0,
-            now=self.now,
-            quiet_only=False,
-            fairness=self.fairness,
-        )
-        self.model.in_flight_max = in_flight_max
-        ranges, effects = self.lane.take_done(count, now=self.now)
-        assert each_taken(ranges) == expected
-        assert [message.offset for message in effects.dead] == dead
-        assert len(self.lane._open.items) <= open_max + len(dead)
-        messages = [self.model.messages[one.offset] for one in expected]
-        for message in messages:
-            message.state = DONE
-        self.keep(effects, messages, may_be_lost=True)
 
     @precondition(lambda self: self.ids)
     @rule(

@@ -1,6 +1,5 @@
 """Contiguous messages: when one range has all that was asked for, and how a holder settles it."""
 
-from features.queue.journal import entry_of
 from features.queue.lane import Lane
 from features.queue.model import (
     BY_TIME,
@@ -113,15 +112,3 @@ def test_a_refused_acknowledgement_is_undone() -> None:
     lane.put_back([(offset, 1) for offset in range(10)])
     assert lane.holds(range(10), 1, holder=HOLDER)
     assert settle(lane, range(10))[0] == 10
-
-
-def test_messages_taken_and_done_at_once_are_one_short_entry() -> None:
-    lane = lane_of(Run(0, 99_999, None), in_flight_max=10)
-    ranges, effects = lane.take_done(50_000, now=NOW)
-    assert ranges == [TakenRange(range(50_000), 1, NOW)]
-    entry = entry_of(effects)
-    assert entry is not None
-    assert len(entry) == 9
-    loaded = Lane(Policy(), 0)
-    loaded.apply(entry)
-    assert loaded.next_offset == loaded.floor == 50_000
