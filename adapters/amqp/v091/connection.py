@@ -305,14 +305,18 @@ class AmqpConnection(Connection):
         if self.state is State.HEADER:
             self.close()
             return
-        self._settle_all()
-        if self.state is State.CLOSING:  # by a fault in what came before
+        if self._has_ended_by_settling():
             return
         self._leaves_by = None
         self.close_channels()
         self.state = State.CLOSING
         self.send_method(0, ConnectionClose(fault.code, fault.reply_text, *fault.index))
         self.listener.loop.call_later(CLOSE_OK_S_MAX, self._end_closing)
+
+    def _has_ended_by_settling(self) -> bool:
+        """Settle what came before a fault; say whether that had one of its own."""
+        self._settle_all()
+        return self.state is State.CLOSING
 
     def _end_closing(self) -> None:
         if self.state is State.CLOSING:
