@@ -82,12 +82,12 @@ def _register_queues(kernel: Kernel) -> None:
 
     def by_state() -> Iterable[Sample]:
         total = dict.fromkeys(Counts._fields, 0)
-        for queue in queues.everything():
+        for queue in queues.of_clients():
             for state, count in queue.counts()._asdict().items():
                 total[state] += count
         return [((state,), count) for state, count in total.items()]
 
-    metrics.gauge("headgate_queues", "Queues.", lambda: len(queues.everything()))
+    metrics.gauge("headgate_queues", "Queues.", lambda: len(queues.of_clients()))
     metrics.gauges(
         "headgate_queue_messages", "Messages of all queues by state.", ("state",), by_state
     )

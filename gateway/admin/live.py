@@ -88,7 +88,7 @@ def _sample(kernel: Kernel, metrics: Metrics) -> Sample:
     def by_label(name: str) -> dict[str, float]:
         return {labels[0]: value for labels, value in metrics.read(name)}
 
-    queued = len(kernel.queues.everything()) <= QUEUES_MAX
+    queued = len(kernel.queues.of_clients()) <= QUEUES_MAX
     return {
         "at_unix_ms": kernel.clock.unix_ms(),
         "records_in": total("headgate_appended_records"),

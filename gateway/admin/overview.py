@@ -39,7 +39,7 @@ def routes(state: AdminState) -> list[Route]:
                     "topics": len(kernel.topics.topics()),
                     "partitions": kernel.topics.partition_count,
                     "groups": len(kernel.groups.names()),
-                    "queues": len(kernel.queues.everything()),
+                    "queues": len(kernel.queues.of_clients()),
                     "delayed": kernel.delays.total,
                 },
             }
@@ -97,5 +97,5 @@ def _longest_queues(kernel: Kernel) -> list[dict[str, Any]]:
 
 def _few_queues(kernel: Kernel) -> list[Queue]:
     """Return the queues, none where they are too many to be counted at each look."""
-    queues = kernel.queues.everything()
+    queues = kernel.queues.of_clients()
     return queues if len(queues) <= QUEUES_MAX else []

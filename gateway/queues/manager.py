@@ -146,8 +146,12 @@ class QueueManager:
         return sorted(found, key=lambda queue: (queue.name.name, queue.group))
 
     def everything(self) -> list[Queue]:
-        """Return all queues, in no order."""
+        """Return all queues, in no order, those of the kernel too."""
         return list(self._queues.values())
+
+    def of_clients(self) -> list[Queue]:
+        """Return the queues that clients see: not those on internal topics."""
+        return [queue for queue in self._queues.values() if not queue.topic.is_internal]
 
     def sources_of(self, topic_name: TopicName) -> list[Queue]:
         """Return the queues whose dead letters go to a topic, sorted by name and group."""

@@ -163,7 +163,7 @@ async def test_a_topic_deleted_while_its_disk_is_read_is_not_found(
         partition = partition_of(live)
         make_reads_wait(live, monkeypatch)
         monkeypatch.setattr(
-            live.kernel.broker.reader,
+            live.kernel.broker,
             "read_stored",
             lambda *_args, **_kwargs: setattr(partition, "is_gone", True),
         )
@@ -246,7 +246,7 @@ async def test_a_bug_met_while_waiting_closes_that_connection_alone(
         def fail(*_args: object, **_kwargs: object) -> Never:
             raise RuntimeError
 
-        monkeypatch.setattr(live.kernel.broker.reader, "read_stored", fail)
+        monkeypatch.setattr(live.kernel.broker, "read_stored", fail)
         writer = await live.client()
         writer.send(produce(2, sample_batch()))
         assert await client.ended()

@@ -169,7 +169,7 @@ async def test_what_cannot_be_a_queue_is_refused_and_leaves_nothing(
         await ask(setup, "POST", "queues", body=body)
 
     assert [topic.name.name for topic in setup.kernel.topics.topics()] == ["there"]
-    assert len(setup.kernel.queues.everything()) == 1
+    assert len(setup.kernel.queues.of_clients()) == 1
 
 
 async def test_a_queue_that_is_not_there_is_said_to_be(setup: Setup) -> None:

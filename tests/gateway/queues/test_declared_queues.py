@@ -53,7 +53,7 @@ async def test_a_queue_that_is_there_keeps_what_it_was_given(tmp_path: Path) -> 
 
     async with running_admin(tmp_path, WORK) as setup:
         assert found(setup.kernel, "work").settings == changed
-        assert len(setup.kernel.queues.everything()) == 2
+        assert len(setup.kernel.queues.of_clients()) == 2
 
 
 @pytest.mark.parametrize(
