@@ -4,15 +4,12 @@ An operator's node ends a client's connection wherever it is. A call is a client
 answer says nothing more than that the connection was ended.
 """
 
-import asyncio
-from functools import partial
 from typing import Final
 
 from adapters.mqtt.connection.connection import MqttConnection
 from adapters.mqtt.errors import ReasonCode
 from adapters.mqtt.node import Node
 from gateway.errors import InvalidRequest
-from gateway.futures import set_result_if_pending
 from gateway.model import DEFAULT_NAMESPACE
 from gateway.shards.calls import ShardCalls
 from gateway.shards.model import (
@@ -20,7 +17,6 @@ from gateway.shards.model import (
     NOT_OWNER,
     Codec,
     OnReply,
-    Reply,
     Room,
     Sink,
     StreamSource,
@@ -88,8 +84,4 @@ async def end_connection(node: Node, calls: ShardCalls, client_id: str) -> None:
     that has connected again.
     """
     shard = shard_of_client(DEFAULT_NAMESPACE, client_id, node.placement.shard_count)
-    reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-    calls.call(shard, SERVICE, client_id, partial(set_result_if_pending, reply))
-    error = (await reply).as_error()
-    if error is not None:
-        raise error
+    await calls.ask(shard, SERVICE, client_id)

@@ -13,8 +13,9 @@ from typing import Final
 
 import structlog
 
-from gateway.errors import GatewayError, InvalidRequest, Overloaded, as_value
-from gateway.placement import Placement
+from gateway.errors import GatewayError, InvalidRequest, NotOwner, Overloaded, as_value
+from gateway.futures import set_result_if_pending
+from gateway.placement import Placement, owner_id_of
 from gateway.shards.local_stream import LocalStream
 from gateway.shards.model import (
     NOT_OWNER,
@@ -25,6 +26,7 @@ from gateway.shards.model import (
     Request,
     Room,
     Service,
+    Status,
     Stream,
     StreamReceiver,
     refused,
@@ -92,6 +94,23 @@ class ShardCalls:
         self._open_calls += 1
         request = Request(shard, placement.epoch(shard), service, payload)
         self.link.call(owner.node_id, request, partial(self._answered, later))
+
+    async def ask(self, shard: int, service: str, payload: object) -> object:
+        """Call a service as ``call``, and return the payload of its reply.
+
+        Errors: ``Reply.as_error``; ``NotOwner`` names the owner that this node knows.
+        """
+        replied: asyncio.Future[Reply] = self._loop.create_future()
+        self.call(shard, service, payload, partial(set_result_if_pending, replied))
+        reply = await replied
+        if reply.status is Status.NOT_OWNER:
+            placement = self._placement
+            owner_id, epoch = owner_id_of(shard, placement), placement.epoch(shard)
+            raise NotOwner("the shard is another node's", owner_id=owner_id, epoch=epoch)
+        error = reply.as_error()
+        if error is not None:
+            raise error
+        return reply.payload
 
     def _later(self, on_reply: OnReply, reply: Reply) -> None:
         self._loop.call_soon(on_reply, reply)
