@@ -8,6 +8,7 @@ without a row are ignored.
 from collections.abc import Mapping
 from itertools import count
 from typing import Self
+from uuid import UUID
 
 from gateway.broker import Broker
 from gateway.clock import Clock
@@ -31,6 +32,7 @@ from gateway.queues.model import DEFAULT_GROUP, QueueRow, QueueSettings
 from gateway.queues.pending_receives import PendingReceive, PendingReceives
 from gateway.queues.purge_offsets import PURGED, format_purged
 from gateway.queues.queue import Queue
+from gateway.queues.queue_calls import SERVICE, QueueService
 from gateway.queues.queue_shards import QueueShards
 from gateway.queues.redrive import Redrive, Redrives
 from gateway.queues.upkeep import QueueUpkeep
@@ -99,12 +101,14 @@ class QueueManager:
         topics.on_changed.append(manager._on_topic_changed)
         topics.on_deleted.append(manager._on_topic_deleted)
         broker.shards.register(manager._shards)
+        broker.shard_calls.register(SERVICE, QueueService(context, manager._find_by_uuid))
         manager.upkeep.start()
         return manager
 
     async def close(self) -> None:
         """Complete waiting receives and write the remaining journal entries."""
         await self._changes.close()
+        self._context.broker.shard_calls.unregister(SERVICE)
         self._context.broker.shards.unregister(self._shards)
         self._shards.close()
         for queue in self._queues.values():
@@ -139,6 +143,10 @@ class QueueManager:
     def find(self, name: TopicName, group: str = DEFAULT_GROUP) -> Queue | None:
         """Return the queue of a topic and a group."""
         return self._queues.get((name, group))
+
+    def _find_by_uuid(self, topic_uuid: UUID, group: str) -> Queue | None:
+        topic = self._topics.by_uuid(topic_uuid)
+        return None if topic is None else self.find(topic.name, group)
 
     def queues(self, namespace: str = DEFAULT_NAMESPACE) -> list[Queue]:
         """Return a namespace's queues, sorted by name and group."""
