@@ -10,7 +10,7 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from gateway.admin.paging import Page, whole_number
-from gateway.admin.queue_views import letter_view, queue_summary
+from gateway.admin.queue_views import letter_view, messages_of, queue_summary
 from gateway.errors import InvalidRequest
 from gateway.kernel import Kernel
 from gateway.model import (
@@ -44,17 +44,12 @@ async def message_page(kernel: Kernel, queue: Queue, request: Request) -> dict[s
     if not 1 <= count <= MESSAGES_MAX:
         raise InvalidRequest(f"limit: 1 to {MESSAGES_MAX}")
     number, offset = whole_number(asked, "partition", 0), whole_number(asked, "offset", 0)
-    starts = {
-        lane.number: lane.partition.stable_end for lane in queue.lanes if lane.number < number
-    }
-    if offset:
-        starts[number] = offset
-    found = await queue.browse(count, from_offsets=starts)
+    found, total = await messages_of(kernel, queue, count, number=number, offset=offset)
     now_unix_ms = kernel.clock.unix_ms()
     last = found[-1] if len(found) >= count else None
     return {
         "messages": [letter_view(one, now_unix_ms) for one in found],
-        "total": sum(queue.counts()),
+        "total": total,
         "next": last and {"partition": last.number, "offset": last.record.offset + 1},
     }
 

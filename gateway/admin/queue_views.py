@@ -1,16 +1,19 @@
 """JSON views of queues and their messages for the admin endpoint."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from starlette.requests import Request
 
-from features.queue.model import Order
+from features.queue.model import Counts, Order
 from gateway.admin.requests import bytes_as_text, namespace_of, path_text
 from gateway.errors import TopicNotFound
 from gateway.futures import await_done
 from gateway.kernel import Kernel
 from gateway.model import DLQ_PREFIX, TopicName
+from gateway.queues.asking_owners import browse_messages, count_messages, first_message
 from gateway.queues.browsing import Browsed
+from gateway.queues.call_payloads import PartitionCounts
 from gateway.queues.manager import Queue
 from gateway.queues.model import DEFAULT_GROUP
 from gateway.queues.purge_offsets import PURGED
@@ -36,17 +39,23 @@ def queue_of(kernel: Kernel, request: Request) -> Queue:
 async def queue_summary(kernel: Kernel, queue: Queue) -> dict[str, Any]:
     """Return a queue's name, settings, counts by state, and the age of its oldest message.
 
-    What waits for a time of its own, which no group has seen, counts as delayed.
+    What waits for a time of its own, which no group has seen, counts as delayed. Of a queue that
+    lies with several nodes only the partitions of this one count.
     """
-    counts = queue.counts()._asdict()
+    return _summary(kernel, queue, queue.counts(), await _oldest_unix_ms(queue))
+
+
+def _summary(
+    kernel: Kernel, queue: Queue, by_state: Counts, oldest_unix_ms: int | None
+) -> dict[str, Any]:
+    counts = by_state._asdict()
     counts["delayed"] += kernel.delays.count(queue.topic)
-    oldest_unix_ms = await _oldest_unix_ms(queue)
     age_ms = None if oldest_unix_ms is None else kernel.clock.unix_ms() - oldest_unix_ms
     return {
         "namespace": queue.name.namespace,
         "name": queue.name.name,
         "group": queue.group,
-        "partitions": len(queue.lanes),
+        "partitions": len(queue.topic.partition_ids),
         "settings": queue.settings.model_dump(mode="json"),
         "counts": counts,
         "oldest_age_ms": None if age_ms is None else max(0, age_ms),
@@ -55,9 +64,17 @@ async def queue_summary(kernel: Kernel, queue: Queue) -> dict[str, Any]:
 
 
 async def queue_details(kernel: Kernel, queue: Queue) -> dict[str, Any]:
-    """Return ``queue_summary`` with all other facts of a queue."""
+    """Return ``queue_summary`` with all other facts of a queue, wherever its partitions are.
+
+    Errors: as ``gateway.queues.asking_owners``.
+    """
+    if queue.is_away:
+        by_state, oldest_unix_ms = await _ask_summary(kernel, queue)
+        summary = _summary(kernel, queue, by_state, oldest_unix_ms)
+    else:
+        summary = await queue_summary(kernel, queue)
     return {
-        **await queue_summary(kernel, queue),
+        **summary,
         "topic_uuid": str(queue.topic.uuid),
         "owns_topic": queue.owns_topic,
         "attributes": {
@@ -85,8 +102,9 @@ async def letters_of(kernel: Kernel, queue: Queue, count: int) -> dict[str, Any]
 async def purge_queue(kernel: Kernel, queue: Queue) -> None:
     """Drop a queue's messages, and delayed ones of its topic if it has no other queue.
 
-    Errors: ``StorageUnavailable``.
+    Errors: ``StorageUnavailable``; ``NotLeader`` when another node owns a partition.
     """
+    queue.check_here()  # before delayed messages are dropped
     others = [one for one in kernel.queues.everything() if one.topic is queue.topic]
     if others == [queue]:
         await await_done(lambda on_done: kernel.delays.purge(queue.topic, on_done))
@@ -107,6 +125,47 @@ async def _oldest_unix_ms(queue: Queue) -> int | None:
         if record is not None and (oldest is None or record.timestamp_unix_ms < oldest):
             oldest = record.timestamp_unix_ms
     return oldest
+
+
+async def messages_of(
+    kernel: Kernel, queue: Queue, count: int, *, number: int, offset: int
+) -> tuple[Sequence[Browsed], int]:
+    """Return messages from a partition and an offset on, and how many the queue has.
+
+    ``offset``: 0 for the lowest. Errors: ``StorageUnavailable``; of a queue that lies with other
+    nodes, as ``gateway.queues.asking_owners``.
+    """
+    if queue.is_away:
+        start = offset or None
+        found = await browse_messages(
+            kernel.broker, queue, count, number=number, from_offset=start
+        )
+        return found, sum(_total(await count_messages(kernel.broker, queue)))
+    starts = {
+        lane.number: lane.partition.stable_end for lane in queue.lanes if lane.number < number
+    }
+    if offset:
+        starts[number] = offset
+    return await queue.browse(count, from_offsets=starts), sum(queue.counts())
+
+
+async def _ask_summary(kernel: Kernel, queue: Queue) -> tuple[Counts, int | None]:
+    """Return the counts and the lowest timestamp of the first messages, from the owners."""
+    counted = await count_messages(kernel.broker, queue)
+    times = []
+    for one in sorted(counted)[:LANES_MAX]:
+        if one.ready + one.in_flight + one.delayed:
+            first = await first_message(kernel.broker, queue, one.number)
+            times += [] if first is None else [first.record.timestamp_unix_ms]
+    return _total(counted), min(times, default=None)
+
+
+def _total(counted: Sequence[PartitionCounts]) -> Counts:
+    return Counts(
+        sum(one.ready for one in counted),
+        sum(one.in_flight for one in counted),
+        sum(one.delayed for one in counted),
+    )
 
 
 def letter_view(browsed: Browsed, now_unix_ms: int) -> dict[str, Any]:
