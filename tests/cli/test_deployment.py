@@ -84,10 +84,12 @@ def test_secrets_are_left_out_unless_they_are_asked_for(run: Run, node: Gateway)
 
 
 def test_without_secrets_an_import_says_what_it_could_not_make(
-    run: Run, node: Gateway, tmp_path: Path
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "node.json"
-    assert run("export", str(file), "--json", *at(node)).status == 0
+    with Gateway(tmp_path / "filled") as filled:
+        fill(run, filled, monkeypatch)
+        assert run("export", str(file), "--json", *at(filled)).status == 0
     with Gateway(tmp_path / "data") as third:
         done = run("import", str(file), *at(third))
         assert done.status == 1

@@ -126,6 +126,7 @@ def test_an_idle_server_has_imported_nothing_heavy(tmp_path: Path) -> None:
         "adapters.mqtt",
         "adapters.mqtt.websocket",
         "adapters.sqs",
+        "adapters.amqp",
     )
     arguments = [f"--set={key}.bind=127.0.0.1:0" for key in keys]
     for _ in range(2):  # The first start makes the schema, for which alembic may be needed.

@@ -51,5 +51,6 @@ async def test_samples_have_what_charts_show(tmp_path: Path) -> None:
         assert answer["every_ms"] == EVERY_MS
         assert sample["rss_bytes"] > 10_000_000
         assert sample["queues"] == {"ready": 0, "in_flight": 0, "delayed": 0}
-        assert (sample["lag"], sample["records_in"]) == (0, 0)
+        assert sample["lag"] == 0
+        assert sample["records_in"] <= 1  # the journal of the kernel's own queue
         assert (await browser.get("/v1/live?since=x")).status == 400

@@ -262,7 +262,8 @@ def test_a_rule_for_a_resource_that_nothing_has_is_refused(
     gateway = gateway_of(NOTES)
     gateway.config.write_text(gateway.config.read_text() + RULE.replace("notes_page", "page"))
     refused = gateway.command(command)
-    known = "'topic', 'group', 'cluster', 'transactional_id', 'mqtt_topic' or 'notes_page'"
+    kernel = "'topic', 'group', 'cluster', 'transactional_id', 'exchange'"
+    known = f"{kernel}, 'mqtt_topic' or 'notes_page'"
     words = f"auth.rules[0].resource: input should be {known}, not 'page'"
     refused.wait_for_line(words, within_s=_S_MAX)
     assert refused.ended(within_s=_S_MAX) == 2
