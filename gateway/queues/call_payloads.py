@@ -64,7 +64,7 @@ class BrowseMessages(NamedTuple):
     queue: QueueRef
     number: int
     from_offset: int | None
-    count: int
+    messages_max: int
 
 
 class PurgeMessages(NamedTuple):

@@ -128,8 +128,8 @@ class QueueService:
 
     def _start_browse(self, room: Room, request: BrowseMessages, on_reply: OnReply) -> None:
         [lane] = self._lanes(room, request.queue, (request.number,))
-        if not 1 <= request.count <= BROWSED_MAX:
-            raise InvalidRequest(f"browse 1 to {BROWSED_MAX} messages, not {request.count}")
+        if not 1 <= request.messages_max <= BROWSED_MAX:
+            raise InvalidRequest(f"browse 1 to {BROWSED_MAX} messages, not {request.messages_max}")
         if self._browses >= BROWSES_MAX:
             raise Overloaded(f"{BROWSES_MAX} other nodes' looks into queues are under way")
         self._browses += 1
@@ -150,7 +150,7 @@ class QueueService:
     async def _browse(self, lane: QueueLane, request: BrowseMessages) -> Reply:
         start = request.from_offset
         starts = {} if start is None else {lane.number: start}
-        found = await browse(self._context, [lane], request.count, starts)
+        found = await browse(self._context, [lane], request.messages_max, starts)
         if lane.partition.is_gone:  # meanwhile: the next owner may have handed them out
             return NOT_OWNER
         return DONE._replace(payload=_cut(found))
