@@ -148,7 +148,8 @@ def _compare(report: SegmentReport, footer: Footer, scan: Scan) -> Iterator[str]
     said = (trailer.first_sequence, trailer.next_sequence)
     if said != (scan.first_sequence, scan.next_sequence):
         yield f"the footer says sequences {said}, the entries {scan[2:4]}"
-    if trailer.repeated_bytes != scan.live.repeated_bytes:
+    # 0 is also what older versions wrote, which did not count them.
+    if trailer.repeated_bytes not in {0, scan.live.repeated_bytes}:
         yield f"{scan.live.repeated_bytes} bytes repeated, not {trailer.repeated_bytes}"
     parts = {part.partition_id: part for part in footer}
     if parts.keys() != scan.live.parts.keys():

@@ -1,13 +1,17 @@
 """A batch for many partitions is stored once in settled segments, too."""
 
+import struct
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from gateway.model import parse_batch_header
 from gateway.testing.storage import append, delete, make_entry, read_all, truncate
+from storage_adapters.formats.footer import TRAILER_BYTES
 from storage_adapters.segment_log import shared_batches
 from storage_adapters.segment_log.adapter import SegmentLog
+from storage_adapters.segment_log.segments import list_segments
 from storage_adapters.segment_log.verify import Verification
 from tests.storage_adapters.settling import idle, opened, settle
 
@@ -108,3 +112,34 @@ async def test_a_compacted_partition_leaves_the_others_as_they_are(tmp_path: Pat
     assert [await offsets(log, i) for i in MANY[1:10]] == others
     await log.close()
     assert list(Verification(tmp_path).run()) == []
+
+
+async def test_log_segments_that_do_not_count_repeated_bytes_are_settled(
+    tmp_path: Path,
+) -> None:
+    log = await opened(tmp_path)
+    await fan_out(log, 5, MANY[:10])
+    before = [await offsets(log, i) for i in MANY[:10]]
+    await log.close()
+    ((_, path),) = list_segments(tmp_path)
+
+    say_repeated(path, 1)
+    (finding,) = Verification(tmp_path).run()
+    assert finding.text.endswith("bytes repeated, not 1")
+    say_repeated(path, 0)
+    assert list(Verification(tmp_path).run()) == []
+
+    log = await opened(tmp_path)
+    await settle(log)
+    assert [await offsets(log, i) for i in MANY[:10]] == before
+    await log.close()
+    assert list(Verification(tmp_path).run()) == []
+
+
+def say_repeated(path: Path, repeated_bytes: int) -> None:
+    """Replace the number of repeated bytes in a segment's trailer."""
+    data = bytearray(path.read_bytes())
+    data[-8:] = struct.pack("<Q", repeated_bytes)
+    at = len(data) - TRAILER_BYTES
+    struct.pack_into("<I", data, at + 4, crc32c(bytes(data[at + 8 :])))
+    path.write_bytes(data)
