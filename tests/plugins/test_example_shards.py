@@ -193,8 +193,9 @@ def test_a_queue_of_the_other_half_is_refused_and_its_messages_stay(
 def test_a_take_that_waits_ends_when_its_queue_leaves(half: Half, connect: Connect) -> None:
     client = connect()
     client.say(f"TAKE {half.given_queue}")
-    pending = half.node.kernel.queues._pending_receives
-    wait_until(lambda: len(pending) == 1, within_s=60, what="the TAKE waits")
+    queue = half.node.kernel.queues.find(TopicName("default", half.given_queue))
+    assert queue is not None
+    wait_until(lambda: queue.waiting_count == 1, within_s=60, what="the TAKE waits")
     half.node.give_half()
     assert client.line() == "+NONE"
     assert client.ask(f"TAKE {half.given_queue}") == refusal(half.given_queue)
