@@ -4,6 +4,7 @@ import http.client
 import json
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
 
@@ -112,14 +113,22 @@ class NotesGateway:
         self._path = f"{site}:{_ROOT}"
         self.config = folder / "headgate.toml"
         self.config.write_text(CONFIG.format(data_dir=folder / "data"))
+        self._programs: list[Program] = []
 
     def command(self, *arguments: str) -> Program:
         """Run a headgate command with the plug-in installed."""
-        return Program(
+        program = Program(
             [sys.executable, "-m", "gateway", *arguments, "--config", str(self.config)],
             cwd=self._folder,
             env={"PYTHONPATH": self._path},
         )
+        self._programs.append(program)
+        return program
+
+    def close(self) -> None:
+        """End what still runs, also after a test that failed."""
+        for program in self._programs:
+            program.kill()
 
     def serve(self) -> Program:
         """Start the gateway and wait until it is ready."""
@@ -143,8 +152,9 @@ class NotesGateway:
 
 
 @pytest.fixture
-def gateway_of(tmp_path: Path) -> Callable[[str], NotesGateway]:
-    return lambda text: NotesGateway(tmp_path, text)
+def gateway_of(tmp_path: Path) -> Iterator[Callable[[str], NotesGateway]]:
+    with ExitStack() as stack:
+        yield lambda text: stack.enter_context(closing(NotesGateway(tmp_path, text)))
 
 
 @pytest.fixture
