@@ -38,41 +38,52 @@ _log = structlog.get_logger()
 class ExchangeDelays:
     """Consumer of the queue of due messages. Loop only."""
 
-    def __init__(self, queue: Queue) -> None:
-        self.queue = queue
+    def __init__(self, queues: QueueManager, topic: Topic) -> None:
+        self.topic = topic
+        """The topic in whose delays messages wait."""
+        self._queues = queues
+        self._queue: Queue
         self._loop = asyncio.get_running_loop()
+        self._starting: asyncio.Task[None] | None = None
         self._is_closed = False
 
     @classmethod
     async def open(
         cls, queues: QueueManager, topics: TopicManager, placement: Placement
     ) -> "ExchangeDelays":
-        """Return the consumer, with its topic and queue, which are made at the first start."""
+        """Return the consumer, with its topic, which is made at the first start."""
         topic = await internal_topic(topics, TOPIC, placement.shard_count, CONFIGS)
-        queue = queues.find(TOPIC)
-        if queue is None:
-            queue = await queues.create(topic, QueueSettings(), from_start=True)
         queues.dead_letters.due_topic = topic
-        return cls(queue)
-
-    @property
-    def topic(self) -> Topic:
-        """The topic in whose delays messages wait."""
-        return self.queue.topic
+        return cls(queues, topic)
 
     def start(self) -> None:
-        """Begin to route due messages."""
+        """Begin to route due messages; at the first start once the queue is made.
+
+        The node's start does not wait for that: a storage may gather appends for a minute.
+        """
+        self._starting = self._loop.create_task(self._start())
+
+    async def _start(self) -> None:
+        while (queue := self._queues.find(TOPIC)) is None:
+            try:
+                await self._queues.create(self.topic, QueueSettings(), from_start=True)
+            except GatewayError as error:
+                _log.warning("no queue of due messages yet", error=str(error))
+                await asyncio.sleep(RETRY_S)
+        self._queue = queue
         self._receive()
 
     def close(self) -> None:
         """Route no more."""
         self._is_closed = True
+        if self._starting is not None:
+            self._starting.cancel()
 
     def _receive(self) -> None:
         if self._is_closed:
             return
         try:
-            self.queue.receive(
+            self._queue.receive(
                 ROUTED_MAX,
                 bytes_max=RECEIVE_BYTES_MAX,
                 wait_ms=WAIT_MS,
@@ -86,13 +97,13 @@ class ExchangeDelays:
         if self._is_closed:
             return
         if not deliveries:
-            if self.queue.is_gone or self.queue.is_away:  # it answers at once
+            if self._queue.is_gone or self._queue.is_away:  # it answers at once
                 self._loop.call_later(RETRY_S, self._receive)
             else:
                 self._loop.call_soon(self._receive)
             return
         items = [(one.delivery_id, Outcome.REJECT) for one in deliveries]
-        self.queue.settle(items, self._on_routed, reason=DUE)
+        self._queue.settle(items, self._on_routed, reason=DUE)
 
     def _on_routed(self, results: Sequence[Result], error: StorageUnavailable | None) -> None:
         del results, error  # those that could not be routed are tried again by the queue

@@ -1,5 +1,6 @@
 """Messages of a delayed exchange are routed when they are due, by the bindings of then, once."""
 
+import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -156,6 +157,8 @@ async def test_a_message_without_a_key_is_routed_to_a_compacted_topic(tmp_path: 
 async def test_a_queue_that_is_gone_is_not_asked_all_the_time(tmp_path: Path) -> None:
     async with running(tmp_path) as world:
         one = await Delayed.open(world)
+        await world.until(lambda: world.queues.find(TOPIC) is not None)
+        await world.turn()  # in which it is asked for messages
         queue = world.queues.find(TOPIC)
         assert queue is not None
         asked = 0
@@ -191,4 +194,22 @@ async def test_it_waits_over_a_restart(tmp_path: Path) -> None:
 
         everything = [b"%d" % number for number in range(20)]
         await world.until(lambda: one.values("a") == one.values("b") == everything)
+        await one.stack.aclose()
+
+
+async def test_a_start_does_not_wait_until_the_queue_is_made(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        await world.queue("a")
+        is_stored = asyncio.Event()
+        world.queues._changes.start(is_stored.wait())  # the change before it takes long
+        try:
+            one = await asyncio.wait_for(Delayed.open(world), 10)
+            await one.bind("a")
+            await one.publish(b"1", 1_000)
+            await one.pass_time(2_000)
+            assert world.queues.find(TOPIC) is None
+        finally:
+            is_stored.set()
+
+        await world.until(lambda: one.values("a") == [b"1"])
         await one.stack.aclose()
