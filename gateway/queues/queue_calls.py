@@ -129,7 +129,9 @@ class QueueService:
     def _start_browse(self, room: Room, request: BrowseMessages, on_reply: OnReply) -> None:
         [lane] = self._lanes(room, request.queue, (request.number,))
         if not 1 <= request.messages_max <= BROWSED_MAX:
-            raise InvalidRequest(f"browse 1 to {BROWSED_MAX} messages, not {request.messages_max}")
+            raise InvalidRequest(
+                f"browse 1 to {BROWSED_MAX} messages, not {request.messages_max}"
+            )
         if self._browses >= BROWSES_MAX:
             raise Overloaded(f"{BROWSES_MAX} other nodes' looks into queues are under way")
         self._browses += 1
