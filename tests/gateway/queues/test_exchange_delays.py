@@ -18,6 +18,7 @@ from gateway.queues.starting import start_routing
 from gateway.records.codec import decode_batch
 from tests.gateway.kernel_in_memory import outcome
 from tests.gateway.queues.queue_node import World, running
+from tests.support.waiting import until
 
 LATER = ExchangeName("default", "later")
 
@@ -211,5 +212,5 @@ async def test_a_start_does_not_wait_until_the_queue_is_made(tmp_path: Path) -> 
         finally:
             is_stored.set()
 
-        await world.until(lambda: one.values("a") == [b"1"])
+        await until(lambda: one.values("a") == [b"1"])  # SQL has a thread of its own
         await one.stack.aclose()
