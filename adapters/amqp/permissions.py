@@ -25,7 +25,7 @@ _WORDS: Final = {
 
 
 class Access:
-    """What the user of one connection may do in its vhost."""
+    """Permissions of the user of one connection in its vhost."""
 
     def __init__(
         self, authorizer: Authorizer, principal: Principal, namespace: str, vhost: str

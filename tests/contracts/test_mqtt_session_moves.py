@@ -341,11 +341,11 @@ def _pending_wills(nodes: TwoNodes) -> int:
 
 def test_a_shared_subscription_goes_on_where_it_was(nodes: TwoNodes) -> None:
     """The member's session, the topic and the group's record move one after the other."""
-    topic, written = "work/1", "$share/g/work/#"
+    topic, written = "jobs/1", "$share/g/jobs/#"
     moved = [
         client_shard("member"),
         topic_shard(nodes, topic),
-        shard_of_share("g", "work/#", SHARDS),
+        shard_of_share("g", "jobs/#", SHARDS),
     ]
     came: list[bytes] = []
     with connected(nodes, 0, "member") as client:
@@ -365,10 +365,10 @@ def test_a_shared_subscription_goes_on_where_it_was(nodes: TwoNodes) -> None:
 def test_members_on_two_nodes_get_each_message_once(nodes: TwoNodes) -> None:
     names = {client_shard(f"m{n}") % 2: f"m{n}" for n in range(64)}
     nodes.move(range(1, SHARDS, 2), to=1)
-    topics = [f"work/{n}" for n in range(24)]
+    topics = [f"jobs/{n}" for n in range(24)]
     with connected(nodes, 0, names[0]) as first, connected(nodes, 1, names[1]) as second:
         for client in (first, second):
-            client.subscribe(("$share/g/work/#", 1))
+            client.subscribe(("$share/g/jobs/#", 1))
         for topic in topics:
             publish(nodes, topic_shard(nodes, topic) % 2, topic, topic.encode())
         counts = [

@@ -51,7 +51,7 @@ class PublishedRun:
 
 @dataclass(slots=True)
 class Plan:
-    """What runs with the same method and properties share.
+    """Parts that runs with the same method and properties share.
 
     ``routed`` is what exchanges look at. ``raw`` are the properties that are stored. ``headers``
     are those of the records; None where they depend on the time.

@@ -11,7 +11,7 @@ from gateway.queues.model import Outcome
 
 
 class Source:
-    """What delivers messages of a queue to a channel: basic.get, or a consumer.
+    """Source of deliveries of a queue to a channel: basic.get, or a consumer.
 
     ``holder``: of the connection, for which the queue keeps them in flight.
     """
