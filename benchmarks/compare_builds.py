@@ -1,4 +1,4 @@
-"""Two builds of Headgate in turn: server CPU per message of M1 to M4, S1 and S2.
+"""Two builds of Headgate in turn: server CPU per message of K1, M1 to M4, S1 and S2.
 
 ``--before`` names the checkout of the other build; its ``.venv`` must have what it needs.
 """
@@ -10,13 +10,23 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from benchmarks import m1_qos0, m2_qos1, m3_fanout, m4_connections, s1_send, s2_batches
+from benchmarks import (
+    k1_produce,
+    m1_qos0,
+    m2_qos1,
+    m3_fanout,
+    m4_connections,
+    s1_send,
+    s2_batches,
+)
 from benchmarks.mqtt.report import MqttReport
 from benchmarks.mqtt.sides import GROUP, MqttGateway, MqttSide, client_sample
 from benchmarks.report import Ratio, Row, Sample
 from benchmarks.rounds import OneSide, measured, rows_of
-from benchmarks.sides import OURS, Options, temporary_folder
+from benchmarks.sides import OURS, Options, Side, temporary_folder
 from benchmarks.sqs import sides as sqs
+from tests.support.gateway import Gateway
+from tests.support.process_usage import cpu_s
 from tests.support.toolchain import ROOT
 
 S = TypeVar("S", bound=OneSide)
@@ -31,15 +41,38 @@ def run(options: Options) -> MqttReport:
     if options.before is None:
         sys.exit("compare needs --before CHECKOUT, the other build's tree")
     checkouts = {BEFORE: options.before.resolve(), OURS: ROOT}
-    rows = [*_mqtt(options, checkouts), *_sqs(options, checkouts)]
+    rows = [
+        *_kafka(options, checkouts),
+        *_mqtt(options, checkouts),
+        *_sqs(options, checkouts),
+    ]
     seconds = options.scaled(m4_connections.SECONDS)
     return MqttReport(
         "compare",
         "Two builds in turn: server CPU per message",
         rows,
         [_ratio(case, rows) for case in dict.fromkeys(row.case for row in rows)],
-        [f"{seconds} s a run, flush=group; server CPU time per message, lower is better"],
+        [f"{seconds} s a run, flush=group (K1 never); server CPU per message, lower is better"],
     )
+
+
+def _kafka(options: Options, checkouts: dict[str, Path]) -> list[Row]:
+    records = options.scaled(k1_produce.RECORDS)
+    with ExitStack() as stack:
+        folder = stack.enter_context(temporary_folder())
+        found = []
+        for name, checkout in checkouts.items():
+            server = Gateway(folder / name, {"storage.flush": "never", "log.level": "warning"})
+            server.checkout = checkout
+            found.append(Side(name, "flush=never", stack.enter_context(server)))
+        return _rows(found, {"K1 produce": partial(_produce, records=records)}, options.runs)
+
+
+def _produce(side: Side, *, records: int) -> Sample:
+    before_s = cpu_s(side.server.pid)
+    sample = k1_produce.produce(side, records)
+    used_us = (cpu_s(side.server.pid) - before_s) * 1e6
+    return Sample(sample.value, {**sample.extra, CPU: used_us / records})
 
 
 def _mqtt(options: Options, checkouts: dict[str, Path]) -> list[Row]:

@@ -42,12 +42,12 @@ async def test_a_second_start_from_one_file_changes_nothing(tmp_path: Path) -> N
         async with started(tmp_path / mode, f"node.declared={mode}", *FILE) as kernel:
             before = current(kernel, "default", secrets=True)
             uuids = {topic.name: topic.uuid for topic in kernel.topics.everything()}
-            changed = [queue.changed_unix_ms for queue in kernel.queues.everything()]
+            changed = [queue.changed_unix_ms for queue in kernel.queues.of_clients()]
             assert drift(kernel) == []
         async with started(tmp_path / mode, f"node.declared={mode}", *FILE) as kernel:
             assert current(kernel, "default", secrets=True) == before
             assert {topic.name: topic.uuid for topic in kernel.topics.everything()} == uuids
-            assert [queue.changed_unix_ms for queue in kernel.queues.everything()] == changed
+            assert [queue.changed_unix_ms for queue in kernel.queues.of_clients()] == changed
 
 
 async def test_with_create_a_change_stays_and_is_drift(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ async def test_a_queue_goes_with_its_topic_and_messages(live: Live) -> None:
     url = await live.queue()
     await live.call("send_message", QueueUrl=url, MessageBody="1")
     assert await live.call("delete_queue", QueueUrl=url) == {}
-    assert live.kernel.queues.everything() == []
+    assert live.kernel.queues.of_clients() == []
     assert live.kernel.topics.find(TopicName("default", "orders")) is None
     for action in ("get_queue_attributes", "list_queue_tags", "purge_queue", "delete_queue"):
         refused = await live.refused(action, QueueUrl=url)

@@ -37,7 +37,7 @@ async def test_a_declared_queue_is_what_create_queue_makes(tmp_path: Path) -> No
         size = {"MaximumMessageSize": "2048", "RedrivePolicy": policy}
         await made(live, "work", ReceiveMessageWaitTimeSeconds="5", **size)
         await made(live, "jobs.fifo", ContentBasedDeduplication="true")
-        assert len(live.kernel.queues.everything()) == 3
+        assert len(live.kernel.queues.of_clients()) == 3
 
     async with running(tmp_path / "b") as live:
         await made(live, "dead", RedriveAllowPolicy='{"redrivePermission":"allowAll"}')
