@@ -38,10 +38,13 @@ S = TypeVar("S", bound=OneSide)
 def measured(
     found: Sequence[S], run: Callable[[S], Sample], *, runs: int
 ) -> dict[tuple[str, str], list[Sample]]:
-    """Run on each side in turn; the first round, a warm-up, does not count."""
+    """Run on each side in turn; the first round, a warm-up, does not count.
+
+    Every other round goes backwards, so that what a side leaves to the next falls on both.
+    """
     samples: dict[tuple[str, str], list[Sample]] = {(s.name, s.policy): [] for s in found}
     for turn in range(1 + runs):
-        for side in found:
+        for side in found[:: -1 if turn % 2 else 1]:
             wait_until_idle([one.server.pid for one in found])
             sample = run(side)
             if turn:

@@ -122,10 +122,13 @@ def client(module: str, *arguments: object, within_s: float = _CLIENT_S_MAX) -> 
 def interleaved(
     found: Sequence[Side], run: Callable[[Side], Sample], *, runs: int, warm_ups: int = 1
 ) -> dict[str, list[Sample]]:
-    """Run on each side in turn; the first ``warm_ups`` rounds (a JVM warms up) do not count."""
+    """Run on each side in turn; the first ``warm_ups`` rounds (a JVM warms up) do not count.
+
+    Every other round goes backwards, so that what a side leaves to the next falls on both.
+    """
     samples: dict[str, list[Sample]] = {side.name: [] for side in found}
     for turn in range(warm_ups + runs):
-        for side in found:
+        for side in found[:: -1 if turn % 2 else 1]:
             wait_until_idle([one.server.pid for one in found])
             sample = run(side)
             if turn >= warm_ups:
