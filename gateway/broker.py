@@ -63,6 +63,8 @@ class Broker:
         """Steps between the checks of records and their append, in order."""
         self.before_delete: list[Callable[[Topic], None]] = []
         """Called with a topic that is about to be deleted, while it can still be written."""
+        self.trim: Callable[[Partition], None] = _keep_all
+        """Removes from a partition in memory what queues have settled."""
         self.placement = placement
         self.shards = ShardLifecycle(placement, self.after_pending)
         self.shards.on_open.append(self._serve_loaded)
@@ -379,13 +381,18 @@ class Broker:
         partition.is_gone = True
         if partition.producers is not None:
             partition.producers = None
-            self.writer.producers_changed.add(partition)  # so that their snapshot goes too
+            if not partition.topic.settings.in_memory:  # their snapshot goes too
+                self.writer.producers_changed.add(partition)
         for waiter in tuple(partition.waiters):
             waiter.on_gone()
 
     def delete(self, partition_ids: Sequence[int], on_done: OnDone) -> None:
         """Delete the partitions of a removed topic from the storage."""
         self.storage.delete(partition_ids, on_done)
+
+
+def _keep_all(_partition: Partition) -> None:
+    """Leave it to retention."""
 
 
 def _end_waiters(partition: Partition) -> None:

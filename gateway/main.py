@@ -46,11 +46,12 @@ from gateway.groups.start import start_groups
 from gateway.internal_metrics import register_metrics
 from gateway.kernel import Kernel, ProtocolAdapter
 from gateway.leaser import start_leaser
+from gateway.memory_topics import open_memory, start_broker
 from gateway.metadata.sql import SqlMetadata
 from gateway.metadata.store import reconcile
 from gateway.metrics import Metrics
 from gateway.model import PartitionIdentity
-from gateway.placement import Placement, SingleNode
+from gateway.placement import SingleNode
 from gateway.private_files import make_data_dir
 from gateway.producers import ProducerStates, open_producers
 from gateway.queues.starting import start_queues, start_routing
@@ -58,15 +59,9 @@ from gateway.quotas.start import start_quotas
 from gateway.registry import adapter_class, storage_class
 from gateway.reloading import Access, Reloading
 from gateway.shard_count import shard_count_of
-from gateway.shard_moves import follow_owners
 from gateway.sql.engines import engine_url
 from gateway.startup_log import announce, node_fields
-from gateway.topics.declared import (
-    delete_leftovers,
-    delete_partitions,
-    forget_partitions,
-    make_topics,
-)
+from gateway.topics.declared import forget_partitions, make_topics
 from gateway.topics.manager import TopicManager
 from gateway.transaction_states import TransactionStates
 from gateway.transactions.start import start_transactions
@@ -228,6 +223,7 @@ class _Node:
         self._topics = topics
 
         await storage.open(self)
+        storage = await open_memory(storage, self, topics, clock, settings.memory)
         stack.push_async_callback(storage.close)
         if storage.data_uuid is not None:
             await reconcile(metadata, storage.data_uuid, log_is_empty=storage.is_empty)
@@ -239,7 +235,7 @@ class _Node:
             cluster_id=await metadata.cluster_id(),
             shard_count=shard_count,
         )
-        broker = self._start_broker(storage, topics, placement)
+        broker = start_broker(storage, topics, placement, clock, settings.broker)
         await make_topics(topics, settings.topics)
 
         producers = ProducerStates(
@@ -300,19 +296,6 @@ class _Node:
             logins=LoginThrottle(settings.auth, audit, clock),
             tokens=await start_tokens(settings.oauth, clock, self._metrics, stack),
         )
-
-    def _start_broker(
-        self,
-        storage: Any,  # noqa: ANN401 - a plug-in's
-        topics: TopicManager,
-        placement: Placement,
-    ) -> Broker:
-        """Return the broker, which follows owners and deleted topics."""
-        broker = Broker(storage, placement, self._clock, self._settings.broker)
-        follow_owners(broker, topics)
-        delete_leftovers(topics, broker)
-        topics.on_deleted.append(lambda topic: delete_partitions(topics, broker, topic))
-        return broker
 
     async def _start_auth(
         self, metadata: SqlMetadata, stack: AsyncExitStack

@@ -8,7 +8,7 @@ retention and compaction begin. The bytes that holds may keep are bounded by the
 Loop only.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -59,6 +59,8 @@ class RetentionHolds:
         self._rooms: dict[int, _Room] = {}
         self._appended_bytes: dict[int, int] = {}
         self.refusals = 0
+        self.renewals: list[Callable[[Partition], None]] = []
+        """Callbacks that move the holds of a partition to where its holders are now."""
 
     def __len__(self) -> int:
         return sum(map(len, self._holds.values()))
@@ -91,6 +93,11 @@ class RetentionHolds:
         for partition_id in partition_ids:
             for table in (self._holds, self.stopped, self._rooms, self._appended_bytes):
                 table.pop(partition_id, None)
+
+    def renew(self, partition: Partition) -> None:
+        """Let holders report where they are; otherwise they do once in a while."""
+        for renewal in self.renewals:
+            renewal(partition)
 
     # --- for retention and compaction
 
@@ -149,7 +156,15 @@ class RetentionHolds:
         appended_bytes = self._appended_bytes.get(partition_id, 0) + size_bytes
         room = self._rooms.get(partition_id)
         is_same = room is not None and room[:3] == (lowest, wanted, settings.hold_bytes_max)
-        if room is None or not is_same or appended_bytes > room.valid_bytes:
+        if (
+            room is None
+            or not is_same
+            or appended_bytes > room.valid_bytes
+            or (room.is_over and settings.in_memory)
+        ):
+            if settings.in_memory:  # its bound is small, and holds move once a second
+                self.renew(partition)
+                lowest = max(self.lowest(partition_id) or lowest, partition.log_start_offset)
             room = self._look(partition, lowest, wanted)
             appended_bytes = size_bytes
         self._appended_bytes[partition_id] = appended_bytes

@@ -9,6 +9,7 @@ from gateway.errors import InvalidRecord, InvalidTransactionState, OutOfOrderSeq
 from gateway.model import CONTROL_MASK, TRANSACTIONAL_MASK, BatchHeader
 from gateway.partition import Partition, Write
 from gateway.records.markers import Marker
+from gateway.topics.index import Topic
 
 IN_TRANSACTION_MASK: Final = CONTROL_MASK | TRANSACTIONAL_MASK
 NO_TRANSACTIONS: Final = 0
@@ -23,7 +24,8 @@ def check_transaction(
     """Check a batch whose producer may have an open transaction in the partition.
 
     Errors: ``InvalidTransactionState`` for a batch outside of the transaction that its producer has
-    open; ``InvalidRecord`` for a transactional batch of a topic that may hold records back;
+    open; ``InvalidRecord`` for a transactional batch of a topic that is in memory, or that may
+    hold records back;
     ``OutOfOrderSequence`` for the first batch of a producer with an epoch for each transaction
     that does not begin at sequence 0; ``Overloaded`` when too many are open.
     """
@@ -33,6 +35,7 @@ def check_transaction(
             msg = f"producer {header.producer_id} has a transaction open in the partition"
             raise InvalidTransactionState(msg)
         return
+    check_takes_transactions(partition.topic)
     if partition.topic.settings.has_write_steps:
         raise InvalidRecord("topics with delayed records take no transactional batches")
     if transactions is not None:
@@ -47,6 +50,12 @@ def check_transaction(
             f"{header.base_sequence}, not 0"
         )
         raise OutOfOrderSequence(msg)
+
+
+def check_takes_transactions(topic: Topic) -> None:
+    """Raise ``InvalidRecord`` for a topic in memory: a crash would end half of a transaction."""
+    if topic.settings.in_memory:
+        raise InvalidRecord("topics in memory take no transactional batches")
 
 
 def check_marker(partition: Partition, marker: Marker, transaction_version: int) -> bool:

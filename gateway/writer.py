@@ -62,18 +62,20 @@ class Duplicate:
 class _Pending:
     """An append that the storage has not completed; ``done`` is the storage's callback."""
 
-    __slots__ = ("followers", "on_done", "writer", "writes")
+    __slots__ = ("followers", "is_done", "on_done", "writer", "writes")
 
     def __init__(self, writer: "Writer", writes: Sequence[Write], on_done: OnDone) -> None:
         self.writer = writer
         self.writes = writes
         self.on_done = on_done
+        self.is_done = False
         self.followers: list[OnDone] | None = None
 
     def done(self, error: StorageUnavailable | None) -> None:
         """Publish the writes to readers in order of offsets, then call the appender's callback."""
         writer = self.writer
-        writer.pending.popleft()
+        self.is_done = True
+        followers = writer.end_pending()
         if error is None:
             for write in self.writes:
                 _publish(write)
@@ -81,7 +83,7 @@ class _Pending:
                     _publish(further)
         try:
             self.on_done(error)
-            for follower in self.followers or ():
+            for follower in followers:
                 follower(error)
         finally:  # one caller's bug must not leave those who are held without their release
             if writer.held:
@@ -194,12 +196,14 @@ class Writer:
     ) -> Write | None:
         """Return the write that ends a producer's transaction in a partition.
 
-        None when the marker was appended before. Append it before the next turn of the loop.
+        None when the marker was appended before, and for topics in memory, which take no
+        transactions. Append it before the next turn of the loop.
         Without an open transaction it is appended too, and sets the producer's epoch. Errors:
         ``ProducerFenced``, ``CoordinatorFenced``; ``TopicNotFound``, ``NotLeader``.
         """
         partition.check_present()
-        if not check_marker(partition, marker, transaction_version):
+        is_refused = partition.topic.settings.in_memory
+        if is_refused or not check_marker(partition, marker, transaction_version):
             return None
         if partition.transactions is None:
             self.on_first_transaction(partition)
@@ -220,9 +224,9 @@ class Writer:
         """Append all of ``writes`` atomically; their offsets are set when this returns.
 
         ``on_done`` runs once, on the loop, after this has returned and after readers can see the
-        writes; appends complete in the order of their calls. Errors, with nothing changed:
-        ``StorageFull``, ``StorageUnavailable``, ``RunTooLarge``, and ``NotLeader`` when another
-        node owns one of the partitions: owners are read here, in the turn of ``enqueue``.
+        writes; appends of one log complete in the order of their calls. Errors, with nothing
+        changed: ``StorageFull``, ``StorageUnavailable``, ``RunTooLarge``, and ``NotLeader`` when
+        another node owns one of the partitions: owners are read here, in the turn of ``enqueue``.
         """
         for write in writes:
             if write.is_split:
@@ -268,6 +272,19 @@ class Writer:
         except GatewayError as error:
             end_held(splits, as_value(error))
             raise
+
+    def end_pending(self) -> Sequence[OnDone]:
+        """Remove the appends that are done and have none before them; return their followers.
+
+        One in memory only may be done before earlier ones that are not durable yet.
+        """
+        pending = self.pending
+        followers: list[OnDone] | None = None
+        while pending and pending[0].is_done:
+            first = pending.popleft()
+            if first.followers is not None:
+                followers = [*(followers or ()), *first.followers]
+        return followers or ()
 
     def after_pending(self, on_done: OnDone) -> bool:
         """Run ``on_done`` when all pending appends are done; return False when there are none."""
@@ -331,4 +348,5 @@ class Writer:
             producers.record(
                 header, write.base_offset, now_unix_ms, pinned_producers(partition)
             )
-        self.producers_changed.add(partition)
+        if not partition.topic.settings.in_memory:  # what outlives the process is about others
+            self.producers_changed.add(partition)

@@ -1,10 +1,13 @@
 """Batches in memory: the reference implementation of the contract, for tests and throw-away nodes.
 
 Nothing survives the process. ``on_done`` runs in the tick after ``enqueue``. All of it is
-bounded by ``bytes_max``, of which ``reserve_bytes`` are kept back for internal streams.
+bounded by ``bytes_max``, of which ``reserve_bytes`` are kept back for internal streams. A batch for
+several partitions is kept once. Beside a durable storage it holds the topics in memory: see
+``gateway.split_storage``.
 """
 
 import asyncio
+import struct
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -17,6 +20,7 @@ from gateway.clock import Clock
 from gateway.config.base import FrozenConfig
 from gateway.errors import RunTooLarge, StorageFull, StorageUnavailable
 from gateway.model import (
+    BASE_OFFSET_AT,
     HEADER_BYTES,
     Buffer,
     is_abort_marker,
@@ -38,6 +42,8 @@ from gateway.storage import (
 _MIB: Final = 1024 * 1024
 _UNKNOWN: Final = -1
 REWRITE_BYTES: Final = 65_536  # rewritten before the loop runs other tasks
+BATCH_OVERHEAD_BYTES: Final = 256  # of memory beside the bytes of a batch, for each partition
+_OFFSET: Final = struct.Struct(">q")
 
 
 class MemoryConfig(FrozenConfig):
@@ -54,38 +60,84 @@ class MemoryConfig(FrozenConfig):
     )
 
 
+class _Shared:
+    """Number of partitions that a batch is kept for, once."""
+
+    __slots__ = ("count",)
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+
 class _Batch(NamedTuple):
+    """Batch of a partition. ``shared``: None for a batch of one partition."""
+
     base_offset: int
     end_offset: int
     max_timestamp_unix_ms: int
     leader_epoch: int
     data: bytes
+    shared: _Shared | None = None
+
+    def stamped(self) -> bytes:
+        """Return the batch with the base offset of this partition."""
+        if self.shared is None or _OFFSET.unpack_from(self.data, BASE_OFFSET_AT) == (
+            self.base_offset,
+        ):
+            return self.data
+        data = bytearray(self.data)
+        stamp(data, self.base_offset, self.leader_epoch)
+        return bytes(data)
 
 
 class _Partition:
-    """Batches in order; ``end`` covers what is enqueued, the list what is done."""
+    """Batches in order, none of which ends before ``start``; the first may begin there.
 
-    __slots__ = ("batches", "end", "start")
+    ``end`` covers what is enqueued, the list what is done. ``size_bytes``: of the list.
+    """
+
+    __slots__ = ("batches", "end", "is_gone", "size_bytes", "start")
 
     def __init__(self) -> None:
         self.batches: list[_Batch] = []
+        self.is_gone = False
         self.start = 0
         self.end = 0
-
-    def kept(self) -> list[_Batch]:
-        """Return the batches that end after the log start; the first may begin before it."""
-        return self.batches[self.find(self.start) :]
+        self.size_bytes = 0
 
     def find(self, offset: int) -> int:
         """Return the index of the first batch whose last offset is at or after ``offset``."""
         return bisect_right(self.batches, offset, key=lambda batch: batch.end_offset)
 
 
-class _Append(NamedTuple):
-    batches: list[tuple[_Partition, _Batch]]
-    headers: list[StoredHeader]
-    size_bytes: int
-    on_done: OnDone
+class Append:
+    """An append that is not done. One that is held waits, with all behind it, for a release."""
+
+    __slots__ = ("_storage", "batches", "error", "headers", "is_held", "on_done", "size_bytes")
+
+    def __init__(
+        self, storage: "MemoryStorage", on_done: OnDone, *, is_held: bool = False
+    ) -> None:
+        self._storage = storage
+        self.on_done = on_done
+        self.error: StorageUnavailable | None = None
+        self.is_held = is_held
+        self.batches: list[tuple[_Partition, _Batch]] = []
+        self.headers: list[StoredHeader] = []
+        self.size_bytes = 0
+
+    def release(self, error: StorageUnavailable | None) -> None:
+        """Complete a held append, and what waits behind it; not within a call of ``enqueue``.
+
+        With an ``error`` nothing of it is kept, and its ``on_done`` gets the error.
+        """
+        self.is_held = False
+        self.error = error
+        self._storage.publish()
+
+    def take_back(self) -> None:
+        """Undo ``enqueue_held``, in the same turn of the loop, before any other call."""
+        self._storage.take_back(self)
 
 
 class MemoryStorage:
@@ -98,9 +150,12 @@ class MemoryStorage:
         self._config = config
         self._partitions: dict[int, _Partition] = {}
         self._headers: deque[StoredHeader] = deque()
-        self._waiting: list[_Append] = []
+        self._first_sequence = 0  # of the headers that are kept
+        self._waiting: deque[Append] = deque()
+        self._is_scheduled = False
         self._is_open = False
         self._stored_bytes = 0
+        self._batch_count = 0
         self.data_uuid = None
         self.is_empty = True
         self.incarnation = 0
@@ -118,48 +173,117 @@ class MemoryStorage:
     ) -> None:
         """See ``StorageAdapter``."""
         self._check_open()
-        size_bytes = sum(len(entry.batch) * len(entry.targets) for entry in entries)
+        self._check_room(entries, reserved=reserved)
+        self._schedule(self._take(entries, Append(self, on_done)))
+
+    def enqueue_held(
+        self, entries: Sequence[Entry], on_done: OnDone, *, reserved: bool = False
+    ) -> Append:
+        """Append what keeps its place, and becomes readable with ``Append.release`` only.
+
+        ``on_done`` runs within ``release``, or later, when another one before it is held. Errors:
+        as ``enqueue``.
+        """
+        self._check_open()
+        self._check_room(entries, reserved=reserved)
+        append = self._take(entries, Append(self, on_done, is_held=True))
+        self.queued_bytes += append.size_bytes
+        self._waiting.append(append)
+        return append
+
+    def take_back(self, append: Append) -> None:
+        """See ``Append``."""
+        assert self._waiting[-1] is append
+        self._waiting.pop()
+        self.queued_bytes -= append.size_bytes
+        for partition, batch in reversed(append.batches):
+            partition.end = batch.base_offset
+            self._free(batch)
+
+    def _check_room(self, entries: Sequence[Entry], *, reserved: bool) -> None:
+        size_bytes = taken_bytes = 0
+        for entry in entries:
+            size_bytes += len(entry.batch)
+            taken_bytes += len(entry.batch) + BATCH_OVERHEAD_BYTES * len(entry.targets)
         if size_bytes > self._config.append_bytes_max:
             raise RunTooLarge(f"an append of {size_bytes} bytes")
         kept_back = 0 if reserved else self._config.reserve_bytes
-        if self._stored_bytes + size_bytes > self._config.bytes_max - kept_back:
-            raise StorageFull("bytes_max of [storage] is reached")
-        self._stored_bytes += size_bytes
-        append = _Append([], [], size_bytes, on_done)
+        if self.used_bytes + taken_bytes > self._config.bytes_max - kept_back:
+            raise StorageFull(
+                f"bytes_max, {self._config.bytes_max} bytes in memory, is reached"
+            )
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of memory that are taken, of ``bytes_max``."""
+        return self._stored_bytes + self._batch_count * BATCH_OVERHEAD_BYTES
+
+    def _take(self, entries: Sequence[Entry], append: Append) -> Append:
         for entry in entries:
-            self._take(entry, append)
-        self._schedule(append)
-
-    def _take(self, entry: Entry, append: _Append) -> None:
-        leader_epoch = parse_batch_header(entry.batch).leader_epoch
-        header = bytes(entry.batch[:HEADER_BYTES])
-        is_abort = is_abort_marker(entry.batch)
-        append.headers.append(StoredHeader(self.next_sequence, entry.targets, header, is_abort))
-        self.next_sequence += 1
-        for partition_id, base_offset in entry.targets:
-            data = bytearray(entry.batch)
-            stamp(data, base_offset, leader_epoch)
-            partition = self._partitions.setdefault(partition_id, _Partition())
-            partition.end = base_offset + entry.record_count
+            leader_epoch = parse_batch_header(entry.batch).leader_epoch
+            if self.next_sequence >= self._first_sequence:
+                header = bytes(entry.batch[:HEADER_BYTES])
+                is_abort = is_abort_marker(entry.batch)
+                stored = StoredHeader(self.next_sequence, entry.targets, header, is_abort)
+                append.headers.append(stored)
+            self.next_sequence += 1
+            data = bytes(entry.batch)
+            count = len(entry.targets)
+            shared = _Shared(count) if count > 1 else None
             timestamp = entry.max_timestamp_unix_ms
-            batch = _Batch(base_offset, partition.end, timestamp, leader_epoch, bytes(data))
-            append.batches.append((partition, batch))
+            for partition_id, base_offset in entry.targets:
+                partition = self._partitions.get(partition_id)
+                if partition is None:
+                    partition = self._partitions[partition_id] = _Partition()
+                partition.end = end = base_offset + entry.record_count
+                batch = _Batch(base_offset, end, timestamp, leader_epoch, data, shared)
+                append.batches.append((partition, batch))
+            append.size_bytes += len(data)
+            self._stored_bytes += len(data)
+            self._batch_count += count
+        return append
 
-    def _schedule(self, append: _Append) -> None:
+    def _free(self, batch: _Batch) -> None:
+        """Count a batch of a partition as gone."""
+        self._batch_count -= 1
+        shared = batch.shared
+        if shared is not None:
+            shared.count -= 1
+            if shared.count:
+                return
+        self._stored_bytes -= len(batch.data)
+
+    def _schedule(self, append: Append) -> None:
         self.queued_bytes += append.size_bytes
-        if not self._waiting:
-            asyncio.get_running_loop().call_soon(self._publish)
         self._waiting.append(append)
+        self._publish_soon()
 
-    def _publish(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for append in waiting:
+    def _publish_soon(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self.publish)
+
+    def publish(self) -> None:
+        """Complete what was there when this began, up to an append that is held."""
+        self._is_scheduled = False
+        waiting = self._waiting
+        for _ in range(len(waiting)):
+            if not waiting or waiting[0].is_held:
+                return
+            append = waiting.popleft()
             for partition, batch in append.batches:
+                if partition.is_gone or append.error is not None:
+                    self._free(batch)
+                    continue
                 partition.batches.append(batch)
+                partition.size_bytes += len(batch.data)
             self._headers.extend(append.headers)
             self.queued_bytes -= append.size_bytes
-        for append in waiting:
-            append.on_done(None)
+            try:
+                append.on_done(append.error)
+            except BaseException:  # the others are told nevertheless
+                self._publish_soon()
+                raise
 
     def bounds(self, partition_id: int) -> Bounds:
         """See ``StorageAdapter``."""
@@ -172,11 +296,13 @@ class MemoryStorage:
         """See ``StorageAdapter``; never None."""
         partition = self._partitions.get(partition_id, _NOTHING)
         found: list[Buffer] = []
-        for batch in partition.batches[partition.find(max(start, partition.start)) :]:
+        batches = partition.batches
+        for index in range(partition.find(max(start, partition.start)), len(batches)):
+            batch = batches[index]
             too_much = found and len(batch.data) > bytes_max
             if start >= end or batch.base_offset >= end or too_much:
                 break
-            found.append(batch.data)
+            found.append(batch.stamped())
             bytes_max -= len(batch.data)
         return found
 
@@ -190,27 +316,28 @@ class MemoryStorage:
         self, partition_id: int, timestamp_unix_ms: int
     ) -> int | None:
         """See ``StorageAdapter``."""
-        for batch in self._partitions.get(partition_id, _NOTHING).kept():
+        for batch in self._partitions.get(partition_id, _NOTHING).batches:
             if batch.max_timestamp_unix_ms >= timestamp_unix_ms:
                 return batch.base_offset
         return None
 
     def offset_for_size(self, partition_id: int, bytes_max: int) -> int:
-        """See ``StorageAdapter``."""
+        """See ``StorageAdapter``; costs as much as there is to go."""
         partition = self._partitions.get(partition_id, _NOTHING)
-        offset = partition.batches[-1].end_offset if partition.batches else partition.start
-        for batch in reversed(partition.kept()):
-            bytes_max -= len(batch.data)
-            if bytes_max < 0:
-                break
-            offset = batch.base_offset
-        return max(offset, partition.start)
+        size_bytes = partition.size_bytes
+        offset = partition.start
+        for batch in partition.batches:
+            if size_bytes <= bytes_max:
+                return max(batch.base_offset, partition.start)
+            size_bytes -= len(batch.data)
+            offset = batch.end_offset
+        return offset
 
     def end_offset_for_epoch(self, partition_id: int, leader_epoch: int) -> tuple[int, int]:
         """See ``StorageAdapter``."""
         partition = self._partitions.get(partition_id, _NOTHING)
         known = _UNKNOWN
-        for batch in partition.kept():
+        for batch in partition.batches:
             if batch.leader_epoch > leader_epoch:
                 end = max(partition.start, batch.base_offset)
                 return (leader_epoch if known == _UNKNOWN else known), end
@@ -219,8 +346,7 @@ class MemoryStorage:
 
     def size_bytes(self, partition_id: int) -> int:
         """See ``StorageAdapter``."""
-        partition = self._partitions.get(partition_id, _NOTHING)
-        return sum(len(batch.data) for batch in partition.kept())
+        return self._partitions.get(partition_id, _NOTHING).size_bytes
 
     def scan(self, from_sequence: int) -> Iterator[StoredHeader]:
         """See ``StorageAdapter``."""
@@ -229,22 +355,28 @@ class MemoryStorage:
     def truncate_before(self, partition_id: int, offset: int, on_done: OnDone) -> None:
         """See ``StorageAdapter``."""
         self._check_open()
-        partition = self._partitions.get(partition_id, _NOTHING)
-        partition.start = max(partition.start, min(offset, partition.end))
-        passed = partition.find(partition.start)
-        self._stored_bytes -= sum(len(batch.data) for batch in partition.batches[:passed])
-        del partition.batches[:passed]
-        self._forget_headers()
-        self._schedule(_Append([], [], 0, on_done))
+        partition = self._partitions.get(partition_id)
+        if partition is not None:
+            partition.start = max(partition.start, min(offset, partition.end))
+            passed = partition.find(partition.start)
+            for batch in partition.batches[:passed]:
+                partition.size_bytes -= len(batch.data)
+                self._free(batch)
+            del partition.batches[:passed]
+            self._forget_headers()
+        self._schedule(Append(self, on_done))
 
     def delete(self, partition_ids: Sequence[int], on_done: OnDone) -> None:
         """See ``StorageAdapter``."""
         self._check_open()
         for partition_id in partition_ids:
-            partition = self._partitions.pop(partition_id, _NOTHING)
-            self._stored_bytes -= sum(len(batch.data) for batch in partition.batches)
+            partition = self._partitions.pop(partition_id, None)
+            if partition is not None:
+                partition.is_gone = True  # also for what is about to be appended
+                for batch in partition.batches:
+                    self._free(batch)
         self._forget_headers()
-        self._schedule(_Append([], [], 0, on_done))
+        self._schedule(Append(self, on_done))
 
     def _forget_headers(self) -> None:
         """Drop the oldest headers whose batches are gone in every partition."""
@@ -257,6 +389,7 @@ class MemoryStorage:
 
     def release_scans_before(self, sequence: int) -> None:
         """See ``StorageAdapter``."""
+        self._first_sequence = sequence
         while self._headers and self._headers[0].sequence < sequence:
             self._headers.popleft()
 
@@ -282,7 +415,11 @@ class MemoryStorage:
             new = [_parse(kept) for b in old if (kept := _kept(b, keep, drops)) is not None]
             partition.batches[first : first + len(old)] = new
             before_bytes, after_bytes = _size_of(old), _size_of(new)
-            self._stored_bytes += after_bytes - before_bytes
+            partition.size_bytes += after_bytes - before_bytes
+            for batch in old:
+                self._free(batch)
+            self._batch_count += len(new)
+            self._stored_bytes += after_bytes
             done = Rewritten(
                 upto, done.before_bytes + before_bytes, done.after_bytes + after_bytes
             )
@@ -293,12 +430,13 @@ class MemoryStorage:
 
     def disk_usage(self) -> DiskUsage:
         """See ``StorageAdapter``: all of it is in memory."""
-        return DiskUsage(self._stored_bytes, 0, self._config.bytes_max - self._stored_bytes)
+        free_bytes = max(self._config.bytes_max - self.used_bytes, 0)
+        return DiskUsage(self._stored_bytes, 0, free_bytes)
 
     async def close(self) -> None:
         """See ``StorageAdapter``."""
-        if self._waiting:
-            self._publish()
+        while self._waiting and not self._waiting[0].is_held:
+            self.publish()
         self._is_open = False
 
     def _check_open(self) -> None:
@@ -333,7 +471,7 @@ def _piece(batches: Sequence[_Batch], first: int, upto: int) -> list[_Batch]:
 def _kept(batch: _Batch, keep: Keep, drops: Drops | None) -> Buffer | None:
     if drops is not None and drops(batch.base_offset, len(batch.data)):
         return None
-    return keep(batch.data)
+    return keep(batch.stamped())
 
 
 def _size_of(batches: Sequence[_Batch]) -> int:

@@ -19,6 +19,7 @@ from gateway.model import Record
 from gateway.partition import Partition
 from gateway.queues.manager import Queue
 from gateway.queues.shown_forms import Columns, Show
+from gateway.queues.transient import TransientQueues
 
 _CAPABILITIES: Final = (
     "publisher_confirms",
@@ -49,6 +50,10 @@ class AmqpNode:
             "request", config.request_bytes_budget, stall_s_max=config.request_stall_s_max
         )
         self.changes = Changes()
+        self.transient = TransientQueues(
+            kernel.queues, kernel.topics, kernel.broker, kernel.clock
+        )
+        """Maker of queues that are not durable."""
         self.reserved_prefixes = kernel.contributions.header_prefixes
         self.show: Show = self._show
         """The form of messages that queues keep; the same function each time."""
@@ -105,6 +110,8 @@ class AmqpNode:
 
     def delete_soon(self, queue: Queue) -> None:
         """Delete a queue; from now on it is not found, and a declaration makes a new one."""
+        if self.transient.delete(queue):
+            return
         if not queue.is_gone and queue not in self._leaving:
             self._leaving.add(queue)
             self.changes.start(self._delete(queue))
@@ -121,7 +128,8 @@ class AmqpNode:
         owner = self._owners.pop(queue, None)
         if owner is not None:
             self._owned[owner].discard(queue)
-        await self.kernel.queues.delete(queue)
+        if not self.transient.delete(queue):
+            await self.kernel.queues.delete(queue)
 
     def consumer_left(self, queue: Queue) -> None:
         """Delete a queue with ``auto_delete`` after its last consumer."""

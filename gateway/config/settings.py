@@ -135,6 +135,17 @@ class StorageConfig(FrozenConfig):
     )
 
 
+class MemoryConfig(FrozenConfig):
+    """Topics in memory: those with `storage.class=memory`, and transient queues of AMQP."""
+
+    bytes_max: int = Field(
+        default=256 * _MIB,
+        ge=_MIB,
+        description="Bytes that topics in memory take, all of them; above it, producers to them "
+        "are refused.",
+    )
+
+
 class BrokerConfig(FrozenConfig):
     """Bounds of the write and the read path, shared by all protocols."""
 
@@ -327,6 +338,7 @@ class Settings(FrozenConfig):
     admin: AdminConfig = AdminConfig()
     listeners: ListenersConfig = ListenersConfig()
     storage: StorageConfig = StorageConfig()
+    memory: MemoryConfig = MemoryConfig()
     metadata: MetadataConfig = MetadataConfig()
     broker: BrokerConfig = BrokerConfig()
     topic_defaults: TopicDefaults = TopicDefaults()

@@ -263,7 +263,7 @@ class Exchanges:
             raise Overloaded(
                 f"there are exchange.bindings_max, {self.config.bindings_max}, bindings"
             )
-        if self._is_stored(namespace, binding):
+        if self._is_stored(namespace, binding, topic):
             await self._metadata.add_binding(_to_row(namespace, binding, topic))
         if topic is not None and self._topics.by_uuid(topic.uuid) is not topic:
             raise TopicNotFound(f"topic {binding.destination.name} was deleted")
@@ -278,7 +278,7 @@ class Exchanges:
         if not router.has(binding):
             raise BindingNotFound("no such binding")
         topic = self._destination(namespace, binding.destination)
-        if self._is_stored(namespace, binding):
+        if self._is_stored(namespace, binding, topic):
             await self._metadata.delete_binding(_to_row(namespace, binding, topic))
         router.unbind(binding)
         self._binding_count -= 1
@@ -295,8 +295,10 @@ class Exchanges:
             raise PolicyViolation(f"topic {destination.name} is internal")
         return topic
 
-    def _is_stored(self, namespace: str, binding: Binding) -> bool:
+    def _is_stored(self, namespace: str, binding: Binding, topic: Topic | None) -> bool:
         """Return whether a binding outlives the process: both of its ends do."""
+        if topic is not None and topic.is_transient:
+            return False
         ends = [binding.source]
         if binding.destination.is_exchange:
             ends.append(binding.destination.name)

@@ -83,6 +83,7 @@ class CursorManager:
         self.metadata_bytes_max = config.offset_metadata_bytes_max
         self._clock = clock
         self._keys: dict[GroupName, set[bytes]] = {}
+        self._committed: set[UUID] = set()  # topics with commits since the start
         self.pending = PendingOffsets(config.transaction_offsets_max)
         self.watchers: dict[GroupName, OnMoved] = {}
         """Told what a group has committed or removed, in order, once that is durable."""
@@ -203,6 +204,7 @@ class CursorManager:
         now_unix_ms = self._clock.unix_ms()
         items = []
         for commit in commits:
+            self._committed.add(commit.topic_uuid)
             key = prefix + encode_where(commit.topic_uuid, commit.number)
             items.append((key, encode_cursor(commit, now_unix_ms)))
         return items
@@ -340,7 +342,9 @@ class CursorManager:
 
     def on_topic_deleted(self, topic: Topic) -> None:
         """Remove the positions in a deleted topic; a hook of the ``TopicManager``."""
-        if not self.stream.is_loaded:
+        is_untouched = topic.is_transient and topic.uuid not in self._committed
+        self._committed.discard(topic.uuid)
+        if is_untouched or not self.stream.is_loaded:
             return
         for group in {*self._keys, *self.pending.groups()}:
             keys = {*self._keys.get(group, ()), *self.pending.places_of(group)}

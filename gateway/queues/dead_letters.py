@@ -247,7 +247,7 @@ class DeadLetters:
     ) -> None:
         offsets = [dead.offset for dead, _, _ in some]
         try:
-            write_down(self._context, lane)
+            write_down(lane)
             append_and_end(self._context, lane, parts, offsets, partial(_tell, some))
         except GatewayError as error:
             self._failed(lane, some, as_value(error))
@@ -263,7 +263,7 @@ class DeadLetters:
 
     def _drop(self, lane: QueueLane, some: list[DeadMessage]) -> None:
         entry = lane.lane.moved([dead.offset for dead, _, _ in some])
-        self._context.journal.put(lane, entry, partial(_tell, some))
+        lane.journal.put(lane, entry, partial(_tell, some))
         lane.done(Effects(wake=True))
         self._context.counters.dropped += len(some)
 
@@ -281,14 +281,14 @@ class DeadLetters:
         _tell(some, error)
 
 
-def write_down(context: QueueContext, lane: QueueLane) -> None:
+def write_down(lane: QueueLane) -> None:
     """Write a lane's pending changes to the journal, before messages of it are ended.
 
     Error: ``StorageUnavailable``.
     """
     if lane.is_ahead:
-        context.journal.put(lane, b"")  # a snapshot, then
-        context.journal.seal()
+        lane.journal.put(lane, b"")  # a snapshot, then
+        lane.journal.seal()
     if lane.is_ahead:
         raise StorageUnavailable("the queue's journal cannot be written")
 
@@ -313,7 +313,7 @@ def append_and_end(
         lane.partition.shard,
         parts,
         outcome.done,
-        beside=[context.journal.delta(lane, encode_done(offsets))],
+        beside=lane.journal.parts(lane, encode_done(offsets)),
         coalescer=context.messages,
     )
     outcome.check()

@@ -290,6 +290,10 @@ class QueueJournal:
         run = RecordRun(lane.lane_id, (entry,), NO_HEADERS, now_unix_ms)
         return self._home_of(lane).partition, run
 
+    def parts(self, lane: Journaled, entry: bytes) -> list[Part]:
+        """Return ``delta`` in a list."""
+        return [self.delta(lane, entry)]
+
     def put_pending(self) -> None:
         """Add pending entries to the open round: they come before a snapshot."""
         self._gathering.append()

@@ -21,6 +21,7 @@ from gateway.queues.feeder import Feeder
 from gateway.queues.journal import QueueJournal, lane_id
 from gateway.queues.message_cache import MessageCache
 from gateway.queues.model import EarlierDelay, QueueSettings
+from gateway.queues.no_journal import LaneJournal, NoJournal
 from gateway.retention_holds import HolderKind
 from gateway.storage import OnDone
 from gateway.transfer.transfers import Transfers
@@ -78,6 +79,7 @@ class QueueContext:
         self.clock = clock
         self.config = config
         self.journal = journal
+        self.no_journal = NoJournal()
         self.loop = asyncio.get_running_loop()
         self.messages = Coalescer(broker)
         self.message_cache = MessageCache(broker, bytes_max=config.bodies_bytes_max)
@@ -173,6 +175,7 @@ class QueueLane:
         "is_ahead",
         "is_gone",
         "is_open",
+        "journal",
         "lane",
         "lane_id",
         "number",
@@ -201,6 +204,9 @@ class QueueLane:
         self.is_gone = False
         self.is_open = False
         self.held_offset = -1
+        self.journal: LaneJournal = context.journal
+        if partition.topic.settings.in_memory:
+            self.journal = context.no_journal
         self.retained_unix_ms = 0  # until then nothing is old enough for the retention
         self.front: tuple[int, int, list[int]] | None = None  # when it was looked at last
         self.front_unix_ms = 0  # and when the first of it expires
@@ -264,6 +270,13 @@ class QueueLane:
         except Overloaded as error:
             _log.warning("queue holds nothing", lane=self._hold_name, error=str(error))
         self.held_offset = floor
+        if not self.is_journaled:
+            self._context.broker.trim(self.partition)
+
+    @property
+    def is_journaled(self) -> bool:
+        """Whether its state outlives the process."""
+        return self.journal is self._context.journal
 
     def snapshot(self) -> bytes:
         """See ``gateway.queues.journal.Journaled``."""
@@ -276,7 +289,7 @@ class QueueLane:
 
         ``on_done`` runs once its journal entries are durable, never before this returns.
         """
-        journal = self._context.journal
+        journal = self.journal
         has_done = bool(effects.done)
         if effects.taken is not None:
             journal.put_taken(self, effects.taken)

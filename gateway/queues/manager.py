@@ -23,6 +23,7 @@ from gateway.futures import await_done
 from gateway.metadata.changes import Changes
 from gateway.metadata.store import MetadataStore
 from gateway.model import DEFAULT_NAMESPACE, TopicName
+from gateway.partition import Partition
 from gateway.queues.browsing import Browsed
 from gateway.queues.dead_letters import DeadLetters
 from gateway.queues.delay_changes import earlier_delays
@@ -33,6 +34,7 @@ from gateway.queues.pending_receives import PendingReceive, PendingReceives
 from gateway.queues.purge_offsets import PURGED, format_purged
 from gateway.queues.queue import Queue
 from gateway.queues.queue_calls import SERVICE, QueueService
+from gateway.queues.queue_index import QueueIndex
 from gateway.queues.queue_shards import QueueShards
 from gateway.queues.redrive import Redrive, Redrives
 from gateway.queues.upkeep import QueueUpkeep
@@ -64,7 +66,7 @@ class QueueManager:
         self._metadata = metadata
         self._changes = Changes()
         self._holders = count(1)
-        self._queues: dict[tuple[TopicName, str], Queue] = {}
+        self._queues = QueueIndex()
         self._making: list[QueueLane] = []  # of the queue that is being made
         self._pending_receives = PendingReceives(
             context.clock, receivers_max=context.config.receivers_max
@@ -100,6 +102,7 @@ class QueueManager:
         await manager._load()
         topics.on_changed.append(manager._on_topic_changed)
         topics.on_deleted.append(manager._on_topic_deleted)
+        broker.holders.renewals.append(manager._renew_holds)
         broker.shards.register(manager._shards)
         broker.shard_calls.register(SERVICE, QueueService(context, manager._find_by_uuid))
         manager.upkeep.start()
@@ -111,7 +114,7 @@ class QueueManager:
         self._context.broker.shard_calls.unregister(SERVICE)
         self._context.broker.shards.unregister(self._shards)
         self._shards.close()
-        for queue in self._queues.values():
+        for queue in self.everything():
             queue.close()
         self._pending_receives.close()
         await self._context.close()
@@ -142,7 +145,7 @@ class QueueManager:
 
     def find(self, name: TopicName, group: str = DEFAULT_GROUP) -> Queue | None:
         """Return the queue of a topic and a group."""
-        return self._queues.get((name, group))
+        return self._queues.find(name, group)
 
     def _find_by_uuid(self, topic_uuid: UUID, group: str) -> Queue | None:
         topic = self._topics.by_uuid(topic_uuid)
@@ -150,24 +153,20 @@ class QueueManager:
 
     def queues(self, namespace: str = DEFAULT_NAMESPACE) -> list[Queue]:
         """Return a namespace's queues, sorted by name and group."""
-        found = [queue for queue in self._queues.values() if queue.name.namespace == namespace]
+        found = [queue for queue in self.everything() if queue.name.namespace == namespace]
         return sorted(found, key=lambda queue: (queue.name.name, queue.group))
 
     def everything(self) -> list[Queue]:
         """Return all queues, in no order, those of the kernel too."""
-        return list(self._queues.values())
+        return self._queues.everything()
 
     def of_clients(self) -> list[Queue]:
         """Return the queues that clients see: not those on internal topics."""
-        return [queue for queue in self._queues.values() if not queue.topic.is_internal]
+        return [queue for queue in self.everything() if not queue.topic.is_internal]
 
     def sources_of(self, topic_name: TopicName) -> list[Queue]:
         """Return the queues whose dead letters go to a topic, sorted by name and group."""
-        return [
-            queue
-            for queue in self.queues(topic_name.namespace)
-            if queue.settings.dead_letter_topic == topic_name.name
-        ]
+        return self._queues.sources_of(topic_name)
 
     def new_holder(self) -> int:
         """Return a new holder id for a connection; never 0, never repeated."""
@@ -241,10 +240,9 @@ class QueueManager:
 
     async def _create(self, topic: Topic, row: QueueRow, from_start: bool) -> Queue:  # noqa: FBT001
         context = self._context
-        if (topic.name, row.group) in self._queues:
+        if self.find(topic.name, row.group) is not None:
             raise QueueExists(f"queue {topic.name.name} {row.group} exists already")
-        if len(self._queues) >= context.config.queues_max:
-            raise Overloaded(f"there are queue.queues_max, {context.config.queues_max}, queues")
+        self.check_room()
         queue = Queue(context, self._pending_receives, topic, row)
         lanes = []
         for number in range(len(topic.partition_ids)):
@@ -259,17 +257,48 @@ class QueueManager:
         if self._topics.by_uuid(topic.uuid) is not topic:
             raise TopicNotFound(f"topic {topic.name.name} was deleted")
         queue.add_lanes(lanes)
-        self._queues[topic.name, row.group] = queue
+        self._queues.add(queue)
         for lane in lanes:
             lane.open()
         self._shards.grow(queue)
         return queue
 
+    def check_room(self) -> None:
+        """Raise ``Overloaded`` when there are `queue.queues_max` queues."""
+        queues_max = self._context.config.queues_max
+        if len(self._queues) >= queues_max:
+            raise Overloaded(f"there are queue.queues_max, {queues_max}, queues")
+
+    def add_transient(self, topic: Topic, row: QueueRow) -> Queue:
+        """Add the queue of a new transient topic: see ``gateway.queues.transient``."""
+        queue = Queue(self._context, self._pending_receives, topic, row)
+        self._queues.add(queue)
+        self._shards.grow(queue)
+        return queue
+
+    def delete_transient(self, queue: Queue) -> bool:
+        """Drop a transient queue and its topic at once; False for any other.
+
+        One on whose topic there are other queue groups is not transient in this sense.
+        """
+        topic = queue.topic
+        is_alone = self._queues.of(topic) == [queue]
+        if topic.is_transient and is_alone:
+            self._topics.remove(topic)
+        return topic.is_transient and is_alone
+
     async def _keep(self, lanes: list[QueueLane], row: QueueRow) -> None:
         """Write a queue's journal entries, then its row."""
         journal = self._context.journal
-        await await_done(lambda on_done: journal.put_snapshots(lanes, on_done))
-        await self._metadata.put_queue(row)
+        journaled = [lane for lane in lanes if lane.is_journaled]
+        await await_done(lambda on_done: journal.put_snapshots(journaled, on_done))
+        await self._put_row(row)
+
+    async def _put_row(self, row: QueueRow) -> None:
+        """Store a queue, unless its topic is not stored."""
+        topic = self._topics.by_uuid(row.topic_uuid)
+        if topic is None or not topic.is_transient:
+            await self._metadata.put_queue(row)
 
     async def _alter(self, queue: Queue, changes: dict[str, object]) -> None:
         self._check_there(queue)
@@ -283,27 +312,25 @@ class QueueManager:
             **changes,  # type: ignore[arg-type]  # fields of the row, by name
             changed_unix_ms=now_unix_ms,
         )
-        await self._metadata.put_queue(row)
+        await self._put_row(row)
         queue.set_row(row)
+        self._queues.note(row.settings)
 
     async def _keep_purge(self, queue: Queue) -> None:
         self._check_there(queue)
         attributes = {**queue.attributes, PURGED: format_purged(queue.purged_ends)}
         row = queue.row._replace(attributes=attributes)
-        await self._metadata.put_queue(row)
+        await self._put_row(row)
         queue.set_row(row)
 
     async def _delete(self, queue: Queue) -> None:
         self._check_there(queue)
-        others = [
-            other
-            for other in self._queues.values()
-            if other.topic is queue.topic and other is not queue
-        ]
-        if queue.owns_topic and not others:
+        is_alone = len(self._queues.of(queue.topic)) == 1
+        if queue.owns_topic and is_alone:
             await self._topics.delete(queue.name)  # the rest follows: ``_on_topic_deleted``
             return
-        await self._metadata.delete_queue(queue.topic.uuid, queue.group)
+        if not queue.topic.is_transient:
+            await self._metadata.delete_queue(queue.topic.uuid, queue.group)
         self._drop(queue)
 
     def _check_there(self, queue: Queue) -> None:
@@ -311,39 +338,36 @@ class QueueManager:
             raise TopicNotFound(f"queue {queue.name.name} {queue.group} was deleted")
 
     def _drop(self, queue: Queue) -> None:
-        self._queues.pop((queue.name, queue.group), None)
+        self._queues.remove(queue)
         queue.drop()
-        if not self._of(queue.topic):
+        if not self._queues.of(queue.topic):
             self._context.message_cache.forget(queue.topic.partition_ids)
         self.redrives.forget(queue)
 
     # --- topics change
 
     def _on_topic_changed(self, topic: Topic) -> None:
-        for queue in self._of(topic):
+        for queue in self._queues.of(topic):
             self._shards.grow(queue)
             queue.renew_presence()
         self._renew_sources(topic)
 
     def _on_topic_deleted(self, topic: Topic) -> None:
-        for queue in self._of(topic):
+        for queue in self._queues.of(topic):
             self._drop(queue)
         self._context.message_cache.forget(topic.partition_ids)
         self._renew_sources(topic)
 
     def _renew_sources(self, topic: Topic) -> None:
         """Renew policies after a dead-letter topic was created or deleted."""
-        name = topic.name.name
-        for queue in self._queues.values():
-            settings = queue.settings
-            if (
-                settings.dead_letter_topic == name
-                and queue.name.namespace == topic.name.namespace
-            ):
-                queue.renew_policy()
+        for queue in self._queues.sources_of(topic.name):
+            queue.renew_policy()
 
-    def _of(self, topic: Topic) -> list[Queue]:
-        return [queue for queue in self._queues.values() if queue.topic is topic]
+    def _renew_holds(self, partition: Partition) -> None:
+        for queue in self._queues.of(partition.topic):
+            for lane in queue.lanes:
+                if lane.partition is partition and lane.is_open:
+                    lane.hold()
 
     # --- a start
 
@@ -353,12 +377,10 @@ class QueueManager:
             if topic is None:
                 await self._metadata.delete_queue(row.topic_uuid, row.group)
                 continue
-            self._queues[topic.name, row.group] = Queue(
-                self._context, self._pending_receives, topic, row
-            )
+            self._queues.add(Queue(self._context, self._pending_receives, topic, row))
         await self._shards.load_shards(self._context.broker.shards.owned())
         await self._context.journal.start(self._all_lanes)
 
     def _all_lanes(self) -> list[QueueLane]:
-        lanes = [lane for queue in self._queues.values() for lane in queue.lanes]
-        return lanes + self._making
+        lanes = [lane for queue in self.everything() for lane in queue.lanes]
+        return [lane for lane in lanes + self._making if lane.is_journaled]

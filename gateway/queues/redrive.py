@@ -302,7 +302,7 @@ class Redrives:
         """Append the messages elsewhere and their end here. Errors: as ``append_and_end``."""
         lane.partition.check_present()
         context = self._context
-        write_down(context, lane)  # as it is before the acknowledgement
+        write_down(lane)  # as it is before the acknowledgement
         results, effects = lane.lane.ack(ids, now=context.clock.steady_unix_ms())
         if any(result is not Result.DONE for result in results):
             lane.lane.put_back(

@@ -218,6 +218,13 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
     "max.message.bytes": int_config(
         1_048_588, 0, "message.max.bytes", "Bytes of the largest record batch, compressed."
     ),
+    "memory.bytes.max": long_config(
+        64 * 1024**2,
+        0,
+        "",
+        "Bytes of a partition with storage.class=memory. Above it the oldest batches go; with "
+        "cleanup.policy=queue, producers are refused. Not in Kafka.",
+    ),
     "message.timestamp.after.max.ms": long_config(
         3_600_000,
         0,
@@ -303,6 +310,15 @@ SPECS: Final[Mapping[str, TopicConfigSpec]] = {
     "segment.index.bytes": int_config(10 * 1024**2, 4, "log.index.size.max.bytes", _SHARED_LOG),
     "segment.jitter.ms": long_config(0, 0, "log.roll.jitter.ms", _SHARED_LOG),
     "segment.ms": long_config(7 * _DAY_MS, 1, "log.roll.ms", _SHARED_LOG),
+    "storage.class": TopicConfigSpec(
+        ConfigType.STRING,
+        "node",
+        "",
+        "`node`: the topic is stored as [storage] says. `memory`: it is kept in memory, within "
+        "memory.bytes.max, and is empty after a restart; no transactions, no compaction. Set when "
+        "a topic is made, and not changed. Not in Kafka.",
+        one_of("node", "memory"),
+    ),
     "unclean.leader.election.enable": bool_config(
         "false", "unclean.leader.election.enable", _NO_REPLICATION
     ),

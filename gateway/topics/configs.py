@@ -73,6 +73,8 @@ class TopicSettings(NamedTuple):
     expires: bool
     archive_hold: str
     looks_inside: bool
+    in_memory: bool
+    """Whether it ends with the process. Bounds on bytes are at most ``memory.bytes.max``."""
     has_write_steps: bool
     """Whether steps of the write path look at records: so far, where records may be delayed."""
     contributed: Mapping[str, str]
@@ -124,12 +126,19 @@ def parse_settings(
         return overrides.get(name, defaults.get(name, SPECS[name].default))
 
     policies = split_list(value("cleanup.policy"))
+    in_memory = value("storage.class") == "memory"
+    retention_bytes = int(value("retention.bytes"))
+    hold_bytes_max = int(value("hold.bytes.max"))
+    if in_memory:
+        bytes_max = int(value("memory.bytes.max"))
+        retention_bytes = lowest_limit(retention_bytes, bytes_max)
+        hold_bytes_max = lowest_limit(hold_bytes_max, bytes_max)
     return TopicSettings(
-        deletes="delete" in policies,
+        deletes="delete" in policies or (in_memory and "queue" not in policies),
         compacts="compact" in policies,
         is_queue="queue" in policies,
         retention_ms=int(value("retention.ms")),
-        retention_bytes=int(value("retention.bytes")),
+        retention_bytes=retention_bytes,
         message_bytes_max=int(value("max.message.bytes")),
         log_append_time=value("message.timestamp.type") == "LogAppendTime",
         timestamp_before_ms_max=int(value("message.timestamp.before.max.ms")),
@@ -140,7 +149,7 @@ def parse_settings(
         dirty_ratio_min=float(value("min.cleanable.dirty.ratio")),
         compaction_lag_ms_min=int(value("min.compaction.lag.ms")),
         compaction_lag_ms_max=int(value("max.compaction.lag.ms")),
-        hold_bytes_max=int(value("hold.bytes.max")),
+        hold_bytes_max=hold_bytes_max,
         queue_keep_ms=int(value("queue.keep.ms")),
         key_index=value("key.index") == "true",
         delays=value("delay.enable") == "true",
@@ -148,12 +157,22 @@ def parse_settings(
         expires=value("expiry.enable") == "true",
         archive_hold=value("archive.hold"),
         looks_inside=value("records.validate") == "full",
+        in_memory=in_memory,
         has_write_steps=value("delay.enable") == "true",
         contributed={
             name: overrides.get(name, defaults.get(name, spec.default))
             for name, spec in contributed.items()
         },
     )
+
+
+def lowest_limit(limit: int, bytes_max: int) -> int:
+    """Return a limit, negative for none, that is at most ``bytes_max``.
+
+    >>> lowest_limit(-1, 100), lowest_limit(50, 100), lowest_limit(500, 100)
+    (100, 50, 100)
+    """
+    return bytes_max if limit < 0 else min(limit, bytes_max)
 
 
 def describe(

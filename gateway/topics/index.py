@@ -15,13 +15,14 @@ class Topic:
 
     ``partition_ids`` and ``partitions`` have one item per partition, by number; ``partitions``
     is the broker's, which fills it when a partition is first used. ``configs`` are the
-    overrides.
+    overrides. ``is_transient``: it has no row in the metadata store, and ends with the process.
     """
 
     __slots__ = (
         "configs",
         "created_unix_ms",
         "is_internal",
+        "is_transient",
         "name",
         "partition_ids",
         "partitions",
@@ -29,7 +30,7 @@ class Topic:
         "uuid",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword
         self,
         uuid: UUID,
         name: TopicName,
@@ -38,12 +39,14 @@ class Topic:
         settings: TopicSettings,
         is_internal: bool,
         created_unix_ms: int,
+        is_transient: bool = False,
     ) -> None:
         self.uuid = uuid
         self.name = name
         self.configs = configs
         self.settings = settings
         self.is_internal = is_internal
+        self.is_transient = is_transient
         self.created_unix_ms = created_unix_ms
         self.partition_ids: list[int] = []
         self.partitions: list[Any] = []
@@ -73,6 +76,7 @@ class TopicIndex:
         self._firsts: list[int] = []
         self._ranges: list[tuple[PartitionRange, UUID, TopicName]] = []
         self._removed: dict[UUID, list[PartitionRange]] = {}
+        self._transient: set[UUID] = set()  # of the removed topics, those not stored
         self.partition_count = 0
         self.internal_partition_count = 0
 
@@ -149,13 +153,18 @@ class TopicIndex:
             self.internal_partition_count -= len(topic.partition_ids)
         self._sorted.pop(topic.name.namespace, None)
         self._removed[topic.uuid] = self._ranges_of(topic)
+        if topic.is_transient:
+            self._transient.add(topic.uuid)
 
-    def forget(self, uuid: UUID) -> None:
-        """Drop the identities of a removed topic's partitions."""
+    def forget(self, uuid: UUID) -> bool:
+        """Drop the identities of a removed topic's partitions; say whether it was stored."""
         for gone in self._removed.pop(uuid, ()):
             at = bisect_right(self._firsts, gone.first_partition_id) - 1
             del self._firsts[at]
             del self._ranges[at]
+        is_transient = uuid in self._transient
+        self._transient.discard(uuid)
+        return not is_transient
 
     def _insert(self, added: PartitionRange, uuid: UUID, name: TopicName) -> None:
         at = bisect_right(self._firsts, added.first_partition_id)

@@ -16,16 +16,22 @@ from gateway.config.settings import TopicDefaults
 from gateway.contributions import Contributions
 from gateway.errors import (
     InvalidPartitions,
-    InvalidTopicName,
     Overloaded,
-    PolicyViolation,
     StorageUnavailable,
     TopicExists,
     TopicNotFound,
 )
 from gateway.metadata.changes import Changes
 from gateway.metadata.store import MetadataStore, PartitionRange, TopicRow
-from gateway.model import DEFAULT_NAMESPACE, PartitionIdentity, TopicName, check_topic_name
+from gateway.model import DEFAULT_NAMESPACE, PartitionIdentity, TopicName
+from gateway.topics.checks import (
+    check_changeable,
+    check_default,
+    check_memory,
+    check_new_name,
+    check_not_internal,
+    check_room,
+)
 from gateway.topics.configs import (
     ConfigEntry,
     TopicSettings,
@@ -75,11 +81,13 @@ class TopicManager:
             defaults.configs, self._specs, nodes=nodes, can_compact=can_compact
         )
         self._default_settings = self._parse({})
+        check_default(self._default_settings)
         self._clock = clock
         self._nodes = nodes
         self._can_compact = can_compact
         self._index = TopicIndex()
         self._changes = Changes()
+        self._creating: set[TopicName] = set()  # that are being stored
         self._auto_creating: dict[TopicName, asyncio.Task[Topic]] = {}
 
     async def load(self) -> None:
@@ -156,8 +164,8 @@ class TopicManager:
 
     def forget(self, uuid: UUID) -> None:
         """Forget a deleted topic, after the storage has logged the deletion of its partitions."""
-        self._index.forget(uuid)
-        self._changes.start(self._forget(uuid))
+        if self._index.forget(uuid):
+            self._changes.start(self._forget(uuid))
 
     async def create(
         self,
@@ -243,22 +251,27 @@ class TopicManager:
         internal: bool,  # noqa: FBT001 - from create's keyword
         validate_only: bool,  # noqa: FBT001
     ) -> Topic:
-        self._check_name(name, internal=internal)
+        check_new_name(self._index, self._contributions, name, internal=internal)
         count = self._defaults.partitions if partitions is None else partitions
         if count < 1:
             msg = f"a topic has at least 1 partition, not {count}"
             raise InvalidPartitions(msg)
         if not internal:
-            self._check_room(count)
+            check_room(self._index, self._defaults.partitions_max, count)
         checked = check_configs(
             configs, self._specs, nodes=self._nodes, can_compact=self._can_compact or internal
         )
+        check_memory(self.settings_of(checked))
         row = TopicRow(uuid4(), name, internal, self._clock.unix_ms(), (), checked)
         if validate_only:
             topic = self._make(row)
             topic.extend(PartitionRange(0, 0, count))
             return topic
-        stored = await self._metadata.create_topic(row, partitions=count)
+        self._creating.add(name)
+        try:
+            stored = await self._metadata.create_topic(row, partitions=count)
+        finally:
+            self._creating.discard(name)
         topic = self._add(stored)
         self._announce(topic)
         return topic
@@ -270,8 +283,13 @@ class TopicManager:
     async def _delete(self, name: TopicName, internal: bool) -> None:  # noqa: FBT001
         topic = self.get(name)
         if not internal:
-            _check_not_internal(topic)
-        await self._metadata.delete_topic(topic.uuid, deleted_unix_ms=self._clock.unix_ms())
+            check_not_internal(topic)
+        if not topic.is_transient:
+            await self._metadata.delete_topic(topic.uuid, deleted_unix_ms=self._clock.unix_ms())
+        self.remove(topic)
+
+    def remove(self, topic: Topic) -> None:
+        """Remove a topic that the metadata store does not have any more, or never had."""
         self._index.remove(topic)
         self.revision += 1
         for hook in self.on_deleted:
@@ -287,8 +305,8 @@ class TopicManager:
         topic = self.get(name)
         present = len(topic.partition_ids)
         if not internal:
-            _check_not_internal(topic)
-            self._check_room(total_count - present)
+            check_changeable(topic)
+            check_room(self._index, self._defaults.partitions_max, total_count - present)
         if total_count <= present:
             msg = f"topic {name.name} has {present} partitions; {total_count} is not more"
             raise InvalidPartitions(msg)
@@ -308,7 +326,7 @@ class TopicManager:
         validate_only: bool,  # noqa: FBT001
     ) -> Topic:
         topic = self.get(name)
-        _check_not_internal(topic)
+        check_changeable(topic)
         kept = {} if replace else dict(topic.configs)
         # Configs of adapters that are off stay as they are.
         unknown = {
@@ -320,10 +338,12 @@ class TopicManager:
         checked = unknown | check_configs(
             overrides, self._specs, nodes=self._nodes, can_compact=self._can_compact
         )
+        settings = self.settings_of(checked)
+        check_memory(settings, topic)
         if not validate_only:
             await self._metadata.set_topic_configs(topic.uuid, checked)
             topic.configs = checked
-            topic.settings = self._settings(checked)
+            topic.settings = settings
             self._announce(topic)
         return topic
 
@@ -334,32 +354,16 @@ class TopicManager:
             # At the next start it is deleted from the storage once more, which does nothing.
             _log.warning("deleted topic not forgotten", topic=str(uuid), error=str(error))
 
-    def _check_name(self, name: TopicName, *, internal: bool) -> None:
-        check_topic_name(name.name)
-        if self._contributions.is_internal_topic(name.name) is not internal:
-            if internal:
-                msg = f"internal topic {name.name} is in no adapter's CONTRIBUTION"
-                raise InvalidTopicName(msg)
-            msg = f"topic name {name.name} is reserved for internal use"
-            raise InvalidTopicName(msg)
-        if self._index.find(name) is not None:
-            msg = f"topic {name.name} exists already"
-            raise TopicExists(msg)
-        other = self._index.colliding(name)
-        if other is not None:
-            # Kafka refuses it because its metrics' names turn '.' into '_'.
-            msg = f"topic {name.name} collides with existing topic {other.name}"
-            raise InvalidTopicName(msg)
-
-    def _check_room(self, added: int) -> None:
-        bound = self._defaults.partitions_max
-        present = self._index.partition_count - self._index.internal_partition_count
-        if present + added > bound:
-            msg = (
-                f"{added} partitions more than the {present} there are "
-                f"would be above topic_defaults.partitions_max, {bound}"
-            )
-            raise InvalidPartitions(msg)
+    def add_transient(self, topic: Topic, partition_id: int) -> None:
+        """Add a topic of one partition that is not stored. Errors: those of ``create``."""
+        name = topic.name
+        if name in self._creating:
+            raise TopicExists(f"topic {name.name} is being created")
+        check_new_name(self._index, self._contributions, name, internal=False)
+        check_room(self._index, self._defaults.partitions_max, 1)
+        self._index.add(topic)
+        self._index.add_partitions(topic, PartitionRange(0, partition_id, 1))
+        self._announce(topic)
 
     def _add(self, row: TopicRow) -> Topic:
         topic = self._make(row)
@@ -373,12 +377,13 @@ class TopicManager:
             row.uuid,
             row.name,
             configs=row.configs,
-            settings=self._settings(row.configs),
+            settings=self.settings_of(row.configs),
             is_internal=row.is_internal,
             created_unix_ms=row.created_unix_ms,
         )
 
-    def _settings(self, configs: Mapping[str, str]) -> TopicSettings:
+    def settings_of(self, configs: Mapping[str, str]) -> TopicSettings:
+        """Return the settings of a topic with checked configs."""
         if not configs:
             return self._default_settings  # one object for the many topics that set nothing
         return self._parse(configs)
@@ -392,9 +397,3 @@ class TopicManager:
         self.revision += 1
         for hook in self.on_changed:
             hook(topic)
-
-
-def _check_not_internal(topic: Topic) -> None:
-    if topic.is_internal:
-        msg = f"topic {topic.name.name} is internal"
-        raise PolicyViolation(msg)

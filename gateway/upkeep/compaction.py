@@ -139,9 +139,11 @@ class Compaction:
         keys = []
         for partition_id in partition_ids:
             self._retry_at_ms.pop(partition_id, None)
-            keys.append(_key(partition_id))
+            if partition_id >> (8 * _ID_BYTES) == 0:  # else transient, and never compacted
+                keys.append(_key(partition_id))
         known = [(key, None) for key in keys if self._stream.get(key) is not None]
-        self._stream.put(known, _ignore)
+        if known:
+            self._stream.put(known, _ignore)
 
     async def run_once(self) -> None:
         """Clean the partitions that are dirty enough; retry failures some passes later."""

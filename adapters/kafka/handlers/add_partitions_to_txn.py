@@ -24,6 +24,7 @@ from adapters.kafka.transactions.coordinator import (
 from features.transactions import PartitionRef
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError
+from gateway.transactional_writes import check_takes_transactions
 
 API_KEY: Final = 24
 VERSIONS: Final = range(4)
@@ -64,6 +65,7 @@ def _resolve(session: Session, topics: Any) -> tuple[list[PartitionRef], _Codes]
             code = ErrorCode.NONE
             try:
                 found = ordinary_topic_for(session, topic.name, Operation.WRITE)
+                check_takes_transactions(found)
                 session.node.broker.partition(found, number)
                 refs.append(PartitionRef(found.uuid, number))
             except GatewayError as error:

@@ -1,6 +1,7 @@
 """A node whose storage answers when it is told to, refuses and dies; timers go by its clock."""
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
@@ -65,10 +66,9 @@ class SlowLog(MemoryStorage):
 
     def answer(self, count: int) -> None:
         """Answer the first appends, and all that is read."""
-        rest = self._waiting[count:]
-        del self._waiting[count:]
-        self._publish()
-        self._waiting[:0] = rest
+        rest = [self._waiting.pop() for _ in range(len(self._waiting) - count)]
+        self.publish()
+        self._waiting.extendleft(rest)
         reads, self.reads = self.reads, []
         for read in reads:
             if not read.done():
@@ -77,7 +77,7 @@ class SlowLog(MemoryStorage):
     def fail(self) -> None:
         """A sync has failed: nothing that waits is kept, and nothing more is taken."""
         self._is_open = False
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, deque()
         for append in waiting:
             append.on_done(StorageUnavailable("the log cannot be written"))
 

@@ -10,8 +10,9 @@ from features.queue.model import BY_TIME, Result
 from gateway.broker import Broker
 from gateway.clock import ManualClock
 from gateway.config.queues import QueueConfig
-from gateway.config.settings import BrokerConfig, TopicDefaults
+from gateway.config.settings import BrokerConfig, MemoryConfig, TopicDefaults
 from gateway.errors import StorageUnavailable
+from gateway.memory_topics import open_memory, start_broker
 from gateway.metadata.sql import SqlMetadata
 from gateway.model import Record, TopicName
 from gateway.placement import Placement, SingleNode
@@ -19,7 +20,7 @@ from gateway.queues.manager import Queue, QueueManager
 from gateway.queues.model import Delivery, DeliveryId, Outcome, QueueSettings
 from gateway.records.codec import encode_headers
 from gateway.records.record_run import RecordRun
-from gateway.shard_moves import follow_owners
+from gateway.split_storage import SplitStorage
 from gateway.testing.placement import SettablePlacement
 from gateway.topics.manager import Topic, TopicManager
 from storage_adapters.segment_log.adapter import SegmentLog
@@ -38,6 +39,7 @@ class World(TopicsHost):
     broker: Broker
     queues: QueueManager
     storage: SegmentLog
+    split: SplitStorage
 
     def __init__(self, folder: Path, **config: Any) -> None:
         self.folder = folder
@@ -54,18 +56,17 @@ class World(TopicsHost):
         await self.topics.load()
         self.storage = SegmentLog(self.log, data_dir=self.folder, clock=self.clock)
         await self.storage.open(self)
+        self.split = await open_memory(
+            self.storage, self, self.topics, self.clock, MemoryConfig()
+        )
         placement: Placement = self.placement or SingleNode(
             self.storage.incarnation,
             node_id=1,
             cluster_id="cluster-of-one-node-22",
             shard_count=self.shard_count,
         )
-        self.broker = Broker(self.storage, placement, self.clock, BrokerConfig())
-        follow_owners(self.broker, self.topics)
-        self.topics.on_deleted.append(
-            lambda topic: self.broker.delete_topic(
-                topic, lambda _: self.topics.forget(topic.uuid)
-            )
+        self.broker = start_broker(
+            self.split, self.topics, placement, self.clock, BrokerConfig()
         )
         self.queues = await QueueManager.open(
             self.broker, self.topics, self.clock, self.metadata, self.config
@@ -74,7 +75,7 @@ class World(TopicsHost):
     async def close(self) -> None:
         await self.queues.close()
         await self.topics.close()
-        await self.storage.close()
+        await self.split.close()
         await self.metadata.close()
 
     async def restart(self) -> None:

@@ -58,8 +58,10 @@ OWN_DEFAULTS = {
     "expiry.enable": "false",
     "hold.bytes.max": "10737418240",
     "key.index": "false",
+    "memory.bytes.max": "67108864",
     "queue.keep.ms": "0",
     "records.validate": "frame",
+    "storage.class": "node",
 }
 
 

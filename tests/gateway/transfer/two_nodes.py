@@ -1,6 +1,7 @@
 """Two nodes with a log each, and common metadata; a test kills either of them at an append."""
 
 import random
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -60,13 +61,14 @@ class KillableStorage(MemoryStorage):
     def die(self) -> None:
         """End as a killed process does: what is on its way is stored, but maybe the last."""
         self.is_dead = True
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, deque()
         if waiting and not self.stores_last:
             for place, batch in reversed(waiting.pop().batches):
                 place.end = batch.base_offset
         for append in waiting:
             for place, batch in append.batches:
                 place.batches.append(batch)
+                place.size_bytes += len(batch.data)
 
     def revive(self) -> None:
         """Let the next start have what is stored."""

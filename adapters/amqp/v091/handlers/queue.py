@@ -33,10 +33,11 @@ from adapters.amqp.v091.methods.queue import (
 from adapters.amqp.v091.publishing import to_values
 from features.routing.model import Binding, Destination, format_arguments
 from gateway.auth.ports import Operation
-from gateway.errors import TopicNotFound
+from gateway.errors import TopicExists, TopicNotFound
 from gateway.futures import await_done
 from gateway.queues.create_queue import make_queue
 from gateway.queues.manager import Queue
+from gateway.queues.model import QueueSettings
 
 _RESERVED: Final = "amq."
 _RANDOM_BYTES: Final = 16
@@ -50,44 +51,58 @@ def random_name(prefix: str) -> str:
 
 async def declare(channel: Channel, method: QueueDeclare) -> None:
     """Make a queue, or check that an equal one is there."""
-    connection = channel.connection
+    node = channel.connection.node
     name = strip_name(method.queue) or random_name("amq.gen-")
+    queue: Queue | None
     if method.passive:
-        queue = connection.node.get_queue(connection, name)
+        queue = node.get_queue(channel.connection, name)
     else:
-        queue = await connection.node.changes.make(_declare(channel, method, name))
+        queue = None if _is_durable(method) else _declare_transient(channel, method, name)
+        if queue is None:
+            queue = await node.changes.make(_declare_stored(channel, method, name))
     channel.last_queue = name
     if not method.nowait:
         ready = queue.counts().ready
         channel.send(QueueDeclareOk(name, ready, len(queue.consumers)))
 
 
-async def _declare(channel: Channel, method: QueueDeclare, name: str) -> Queue:
+def _is_durable(method: QueueDeclare) -> bool:
+    return method.durable and not method.exclusive
+
+
+def _declare_transient(channel: Channel, method: QueueDeclare, name: str) -> Queue | None:
+    """Make a queue in memory at once; None when there is a topic of its name."""
     connection = channel.connection
     node = connection.node
-    resource = queue_resource(connection, name)
-    wanted = Declaration(
-        method.durable and not method.exclusive,
-        method.exclusive,
-        method.auto_delete,
-        method.arguments,
-    )
-    connection.access.check_queue(Operation.CREATE, name)
-    queue = node.find_queue(connection, name)
+    wanted, queue = _prepare(channel, method, name)
     if queue is not None:
-        check_equal(wanted, queue, resource)
         return queue
-    if method.queue and name.startswith(_RESERVED):
-        text = f"queue name '{name}' contains reserved prefix 'amq.*'"
-        raise AmqpFault(ReplyCode.ACCESS_REFUSED, text)
-    check_arguments(method.arguments, resource)
-    check_served(method.arguments, resource)
-    connection.access.check_dead_letters(name, method.arguments)
+    topic_name = to_topic_name(connection.namespace, name)
+    try:
+        queue = node.transient.create(
+            topic_name,
+            _settings(channel, method),
+            attributes=wanted.to_attributes(name, node.node_id),
+        )
+    except TopicExists:
+        return None
+    if method.exclusive:
+        node.own(connection, queue)
+    return queue
+
+
+async def _declare_stored(channel: Channel, method: QueueDeclare, name: str) -> Queue:
+    """Make a queue, on the topic of its name if there is one."""
+    connection = channel.connection
+    node = connection.node
+    wanted, queue = _prepare(channel, method, name)
+    if queue is not None:
+        return queue
     queue = await make_queue(
         node.kernel.queues,
         node.kernel.topics,
         to_topic_name(connection.namespace, name),
-        to_settings(method.arguments, connection.config.consumer_timeout_s * 1_000),
+        _settings(channel, method),
         partitions=1,
         attributes=wanted.to_attributes(name, node.node_id),
     )
@@ -96,6 +111,33 @@ async def _declare(channel: Channel, method: QueueDeclare, name: str) -> Queue:
     elif method.exclusive:
         node.own(connection, queue)
     return queue
+
+
+def _prepare(
+    channel: Channel, method: QueueDeclare, name: str
+) -> tuple[Declaration, Queue | None]:
+    """Check a declaration; return it with the queue when that is there already."""
+    connection = channel.connection
+    resource = queue_resource(connection, name)
+    wanted = Declaration(
+        _is_durable(method), method.exclusive, method.auto_delete, method.arguments
+    )
+    connection.access.check_queue(Operation.CREATE, name)
+    queue = connection.node.find_queue(connection, name)
+    if queue is not None:
+        check_equal(wanted, queue, resource)
+        return wanted, queue
+    if method.queue and name.startswith(_RESERVED):
+        text = f"queue name '{name}' contains reserved prefix 'amq.*'"
+        raise AmqpFault(ReplyCode.ACCESS_REFUSED, text)
+    check_arguments(method.arguments, resource)
+    check_served(method.arguments, resource)
+    connection.access.check_dead_letters(name, method.arguments)
+    return wanted, None
+
+
+def _settings(channel: Channel, method: QueueDeclare) -> QueueSettings:
+    return to_settings(method.arguments, channel.connection.config.consumer_timeout_s * 1_000)
 
 
 def _name(channel: Channel, name: str) -> str:

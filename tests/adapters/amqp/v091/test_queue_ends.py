@@ -35,6 +35,7 @@ async def one(tmp_path: Path) -> AsyncIterator[AmqpInProcess]:
 async def test_an_exclusive_queue_made_after_its_connection_has_ended_goes(
     one: AmqpInProcess,
 ) -> None:
+    await one.node.kernel.topics.create(TopicName("default", "q"))  # so that it is stored
     peer = await one.peer().open(1)
     peer.send(1, declare("q", exclusive=True))
     await until(lambda: bool(one.node.changes._tasks))
