@@ -131,6 +131,10 @@ class InvalidRequest(RequestError):
     """Request that contradicts itself or has a value out of range."""
 
 
+class InvalidRecordState(RequestError):
+    """Record is not delivered to the member that acknowledges it, or not any more."""
+
+
 class PolicyViolation(RequestError):
     """Legal request that this node's settings refuse."""
 

@@ -131,6 +131,20 @@ class KafkaConfig(KafkaListener):
         description="Partitions of all fetch sessions; about 0.5 KB of memory each.",
     )
 
+    share_sessions_max: int = Field(
+        default=2_000,
+        ge=0,
+        le=100_000,
+        description="Sessions of the members of share groups, Kafka's "
+        "`group.share.max.share.sessions`; more are refused.",
+    )
+    share_session_partitions_max: int = Field(
+        default=200_000,
+        ge=0,
+        le=10_000_000,
+        description="Partitions of all sessions of share groups; about 0.5 KB of memory each.",
+    )
+
     @property
     def listens_itself(self) -> bool:
         """Whether the adapter listens on ``bind``."""

@@ -383,13 +383,13 @@ class KafkaConnection(Connection):
             self._task.cancel()
         self._mute.cancel()
         self._frames.clear()
-        node = self._node
-        node.broker.append_queue.unhold(self._on_log_low)
+        self._node.broker.append_queue.unhold(self._on_log_low)
+        self._node.share_sessions.end_connection(self._session)
         self._intake.close()
         fetched_bytes = self._fetched_bytes + sum(r.fetched_bytes for r in self._replies)
         self._fetched_bytes = 0
         self._replies.clear()
-        node.fetch_budget.give_back(fetched_bytes)
+        self._node.fetch_budget.give_back(fetched_bytes)
 
     def describe(self) -> dict[str, Any]:
         """See ``Connection``."""

@@ -183,6 +183,7 @@ CODES: Final[dict[type[GatewayError], ErrorCode]] = {
     errors.InvalidConfig: ErrorCode.INVALID_CONFIG,
     errors.InvalidRequest: ErrorCode.INVALID_REQUEST,
     errors.PolicyViolation: ErrorCode.POLICY_VIOLATION,
+    errors.InvalidRecordState: ErrorCode.INVALID_RECORD_STATE,
     errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     errors.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
     errors.InvalidRecord: ErrorCode.INVALID_RECORD,

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from collections import Counter
+from functools import partial
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -16,6 +17,7 @@ from adapters.kafka.node.fetch_pacing import FetchPacing
 from adapters.kafka.node.fetch_session_cache import FetchSessionCache
 from adapters.kafka.node.metadata_cache import MetadataCache
 from adapters.kafka.node.node import Node
+from adapters.kafka.node.share_sessions import ShareSessionCache, end_session
 from adapters.kafka.session import Session
 from gateway.auth.certificates import certificate_user
 from gateway.auth.login_throttle import Peer
@@ -27,6 +29,7 @@ from gateway.errors import Unauthenticated
 from gateway.kernel import Endpoint, Kernel
 from gateway.listener import Listener
 from gateway.metadata.store import ProducerIds
+from gateway.shares.manager import ShareGroups
 
 
 class KafkaAdapter:
@@ -39,6 +42,14 @@ class KafkaAdapter:
         self.handlers: dict[int, ModuleType] = {}
         self.requests: Counter[int] = Counter()
         self._admission = kernel.admission
+        shares = ShareGroups(
+            kernel.groups,
+            kernel.cursors,
+            kernel.queues,
+            kernel.topics,
+            kernel.broker,
+            kernel.clock,
+        )
         self.node = Node(
             broker=kernel.broker,
             topics=kernel.topics,
@@ -65,6 +76,12 @@ class KafkaAdapter:
                 partitions_max=config.fetch_session_partitions_max,
             ),
             quotas=kernel.quotas,
+            shares=shares,
+            share_sessions=ShareSessionCache(
+                sessions_max=config.share_sessions_max,
+                partitions_max=config.share_session_partitions_max,
+                on_ended=partial(end_session, shares, kernel.topics),
+            ),
             audit=kernel.audit,
             logins=kernel.logins,
             tokens=kernel.tokens,
@@ -145,6 +162,7 @@ class KafkaAdapter:
         """Close every connection."""
         for listener in self.listeners:
             await listener.stop()
+        await self.node.shares.close()
         self.node.large_request_thread.close()
 
     def endpoints(self) -> list[Endpoint]:

@@ -22,6 +22,7 @@ from features.queue.model import (
     DEAD_MAX,
     Counts,
     Effects,
+    HeldRange,
     Order,
     Policy,
     Result,
@@ -31,7 +32,7 @@ from features.queue.model import (
     TakenRange,
 )
 from features.queue.open_messages import OpenMessages
-from features.queue.range_settling import are_held, settle_ranges
+from features.queue.range_settling import are_held, held_by, settle_ranges
 from features.queue.rejecting import reject_ready
 from features.queue.replay import (
     LOST_HOLDER,
@@ -43,7 +44,7 @@ from features.queue.replay import (
     take_snapshot,
 )
 from features.queue.requeueing import Requeueing
-from features.queue.states import Moving
+from features.queue.states import Moving, Requeued
 from features.queue.ticking import do_due
 from features.queue.unread_ranges import UnreadRanges
 
@@ -194,6 +195,15 @@ class Lane:
     def holds(self, offsets: range, attempt: int, *, holder: int) -> bool:
         """Return whether all of contiguous messages are in flight, with that attempt and holder."""
         return are_held(self._open, offsets, attempt, holder)
+
+    def held_by(self, offsets: range, holder: int) -> list[HeldRange] | None:
+        """Return a holder's contiguous messages by attempt; None if it has not all of them."""
+        return held_by(self._open, offsets, holder)
+
+    def attempts_of(self, offset: int) -> int:
+        """Return how often a message that waits was delivered; 0 for others."""
+        item = self._open.items.get(offset)
+        return item.attempts if isinstance(item, Requeued) else 0
 
     def settle_ranges(
         self,

@@ -70,6 +70,13 @@ class Outcome(Enum):
     REJECT = "reject"  # to the dead letters, or dropped where there are none
 
 
+class HeldRange(NamedTuple):
+    """Contiguous messages in flight for one holder, handed out by one attempt."""
+
+    offsets: range
+    attempt: int
+
+
 class SettledRange(NamedTuple):
     """Contiguous messages handed out by one attempt, and their outcome."""
 

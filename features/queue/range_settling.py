@@ -7,7 +7,7 @@ alone, so that a late acknowledgement cannot settle another holder's delivery.
 from collections.abc import Sequence
 
 from features.queue.acking import Acking
-from features.queue.model import Outcome, SettledRange
+from features.queue.model import HeldRange, Outcome, SettledRange
 from features.queue.open_messages import OpenMessages
 from features.queue.requeueing import Requeueing
 from features.queue.states import Flight
@@ -28,6 +28,30 @@ def are_held(messages: OpenMessages, offsets: range, attempt: int, holder: int) 
             return False
         known = item
     return True
+
+
+def held_by(messages: OpenMessages, offsets: range, holder: int) -> list[HeldRange] | None:
+    """Return contiguous messages by attempt, in order; None if one is not the holder's.
+
+    A range that is all that is left of a delivery costs as much as one message.
+    """
+    items = messages.items
+    first = items.get(offsets[0]) if offsets else None
+    if type(first) is Flight and _whole_flight(messages, offsets, first.attempt, holder):
+        return [HeldRange(offsets, first.attempt)]
+    held: list[HeldRange] = []
+    start, attempt = offsets.start, 0
+    for offset in offsets:
+        item = items.get(offset)
+        if type(item) is not Flight or item.holder != holder:
+            return None
+        if item.attempt != attempt:
+            if offset > start:
+                held.append(HeldRange(range(start, offset), attempt))
+            start, attempt = offset, item.attempt
+    if offsets:
+        held.append(HeldRange(range(start, offsets.stop), attempt))
+    return held
 
 
 def settle_ranges(

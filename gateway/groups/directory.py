@@ -28,11 +28,15 @@ class GroupDirectory:
         cursors: CursorManager,
         owners: GroupOwners,
         consumer_groups: ConsumerGroups,
+        share_groups: ConsumerGroups,
         config: GroupsConfig,
     ) -> None:
         self.owners = owners
         self.consumer_groups = consumer_groups
         """Groups of KIP-848."""
+        self.share_groups = share_groups
+        """Share groups (KIP-932)."""
+        self._heartbeat_groups = (consumer_groups, share_groups)
         self._cursors = cursors
         self._config = config
         self._groups: dict[GroupName, Group] = {}
@@ -40,7 +44,11 @@ class GroupDirectory:
 
     def find(self, name: GroupName) -> Group | ConsumerGroup | None:
         """Return a group that has, or had, members; None for one that only commits offsets."""
-        return self._groups.get(name) or self.consumer_groups.by_name.get(name)
+        return (
+            self._groups.get(name)
+            or self.consumer_groups.by_name.get(name)
+            or self.share_groups.by_name.get(name)
+        )
 
     def names(self, namespace: str | None = None) -> list[GroupName]:
         """Return the groups with members or offsets, sorted; of one namespace, or of all."""
@@ -70,7 +78,11 @@ class GroupDirectory:
         return counts
 
     def _all(self) -> dict[GroupName, Group | ConsumerGroup]:
-        return {**self._groups, **self.consumer_groups.by_name}
+        return {
+            **self._groups,
+            **self.consumer_groups.by_name,
+            **self.share_groups.by_name,
+        }
 
     def check_offsets_removable(self, name: GroupName) -> None:
         """Raise ``GroupNotFound``, or ``GroupNotEmpty`` when subscriptions cannot be decoded.
@@ -103,7 +115,7 @@ class GroupDirectory:
         """Raise ``GroupFull`` when a new group would be one too many."""
         if self._cursors.has(name):
             return
-        count = len(self._groups) + len(self.consumer_groups.by_name)
+        count = len(self._groups) + sum(len(one.by_name) for one in self._heartbeat_groups)
         if max(count, len(self._cursors.groups())) >= self._config.groups_max:
             raise GroupFull(f"there are groups.groups_max, {self._config.groups_max}, groups")
 

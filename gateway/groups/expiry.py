@@ -87,6 +87,8 @@ class OffsetExpiry:
             return
         now_unix_ms = self._clock.unix_ms()
         group = self._groups.find(name)
+        if isinstance(group, ConsumerGroup) and not group.protocol.is_exclusive:
+            return  # A share group has no offsets here; its queues do not expire.
         cursors = self._cursors.fetch_all(name)
         is_read = self._reads(group)
         gone = [

@@ -2,8 +2,8 @@
 
 ``group`` and ``join`` decide what happens in a group; here requests find their group, deadlines
 meet the loop, and groups meet the internal stream. Heartbeats only put deadlines off, so they
-touch neither timer nor stream. Groups of KIP-848 are in ``gateway.groups.consumer``; a name is
-that of one kind at a time.
+touch neither timer nor stream. Groups of KIP-848, and share groups, are in
+``gateway.groups.consumer``; a name is that of one kind at a time.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,21 +18,18 @@ from gateway.errors import (
     GatewayError,
     GroupNotEmpty,
     GroupNotFound,
-    IllegalGeneration,
     InconsistentProtocol,
     InvalidSessionTimeout,
     MemberIdRequired,
     ShuttingDown,
-    StaleMemberEpoch,
     StorageUnavailable,
     UnknownMember,
     as_value,
 )
-from gateway.groups.consumer.group import ConsumerGroup
 from gateway.groups.consumer.manager import ConsumerGroups, OnAnswered
-from gateway.groups.consumer.model import JOIN_EPOCH, NO_PARTITIONS, Heartbeat, Partitions
+from gateway.groups.consumer.model import JOIN_EPOCH, Heartbeat
+from gateway.groups.consumer.protocol import SHARE
 from gateway.groups.cursors import CursorManager
-from gateway.groups.directory import GroupDirectory, check_name
 from gateway.groups.expiry import OffsetExpiry
 from gateway.groups.group import Group, OnSaved
 from gateway.groups.group_shards import GroupShards
@@ -46,13 +43,14 @@ from gateway.groups.model import (
     OnSynced,
     SyncResult,
 )
+from gateway.groups.offset_checks import OffsetChecks
 from gateway.groups.owners import GroupOwners
 from gateway.groups.store import GroupStore, restore_group, stored_key
 from gateway.storage import OnDone
 from gateway.topics.manager import TopicManager
 
 
-class GroupManager(GroupDirectory):
+class GroupManager(OffsetChecks):
     """Finds groups for requests. All methods are synchronous; some answer by callback.
 
     Errors of all methods, beside their own: ``CoordinatorLoading``, ``InvalidGroupId`` and
@@ -67,11 +65,16 @@ class GroupManager(GroupDirectory):
         config: GroupsConfig,
         owners: GroupOwners,
     ) -> None:
+        stream = cursors.stream
         super().__init__(
-            cursors, owners, ConsumerGroups(cursors.stream, topics, clock, config), config
+            cursors,
+            owners,
+            ConsumerGroups(stream, topics, clock, config),
+            ConsumerGroups(stream, topics, clock, config, SHARE),
+            config,
+            clock,
         )
-        self._store = GroupStore(cursors.stream)
-        self._clock = clock
+        self._store = GroupStore(stream)
         self._deadlines: Deadlines[Group] = Deadlines(clock, self._tick)
         self._expiry: OffsetExpiry | None = None
         self._shards: GroupShards | None = None
@@ -106,7 +109,8 @@ class GroupManager(GroupDirectory):
             group = self._groups[name] = self._new_group(name)
             restore_group(group, value, now_ms)
             self._deadlines.arm(group, group.next_deadline_ms())
-        self.consumer_groups.load(partial(self._is_taken, shards))
+        for heartbeat_groups in self._heartbeat_groups:
+            heartbeat_groups.load(partial(self._is_taken, shards))
 
     def _is_taken(self, shards: Collection[int] | None, name: GroupName) -> bool:
         return shards is None or self.owners.shard(name) in shards
@@ -121,7 +125,8 @@ class GroupManager(GroupDirectory):
         self._closed_by = ShuttingDown("the node stops")
         for group in self._groups.values():
             group.dismiss(self._closed_by)
-        self.consumer_groups.close(self._closed_by)
+        for heartbeat_groups in self._heartbeat_groups:
+            heartbeat_groups.close(self._closed_by)
 
     def _follow_owners(self, _shards: Collection[int]) -> None:
         """Drop the groups of shards that left, whose members look for the new coordinator."""
@@ -130,9 +135,10 @@ class GroupManager(GroupDirectory):
                 self._deadlines.forget(group)
                 del self._groups[name]
                 group.dismiss(self.owners.refusal(name))
-        for name in list(self.consumer_groups.by_name):
-            if not self.owners.owns(name):
-                self.consumer_groups.drop(name, self.owners.refusal(name))
+        for heartbeat_groups in self._heartbeat_groups:
+            for name in list(heartbeat_groups.by_name):
+                if not self.owners.owns(name):
+                    heartbeat_groups.drop(name, self.owners.refusal(name))
 
     # --- membership
 
@@ -161,6 +167,8 @@ class GroupManager(GroupDirectory):
 
     def _convert_to_classic(self, name: GroupName, request: JoinRequest) -> None:
         """Make room for a classic group. Errors: ``UnknownMember``, ``InconsistentProtocol``."""
+        if name in self.share_groups.by_name:
+            raise InconsistentProtocol(f"group {name.name[:80]!r} is a share group")
         present = self.consumer_groups.by_name.get(name)
         if present is not None and not present.is_idle:
             raise InconsistentProtocol(f"group {name.name[:80]!r} follows KIP-848")
@@ -181,6 +189,8 @@ class GroupManager(GroupDirectory):
         try:
             self._check(name)
             classic = self._groups.get(name)
+            if name in self.share_groups.by_name:
+                raise GroupNotFound(f"Group {name.name[:80]} is not a consumer group.")
             if classic is not None:
                 if beat.epoch != JOIN_EPOCH or not classic.is_idle:
                     raise GroupNotFound(f"Group {name.name[:80]} is not a consumer group.")
@@ -192,6 +202,25 @@ class GroupManager(GroupDirectory):
         self.consumer_groups.heartbeat(name, beat, on_answered)
         if classic is not None and name in self.consumer_groups.by_name:
             self._remove(classic)
+
+    def share_heartbeat(
+        self, name: GroupName, beat: Heartbeat, on_answered: OnAnswered
+    ) -> None:
+        """Answer a heartbeat of KIP-932; ``on_answered`` runs once, maybe before this returns.
+
+        Errors come by the callback: those of ``ConsumerGroups.heartbeat``; ``GroupNotFound`` for
+        a group of another kind, or with committed offsets; ``GroupFull`` for one too many.
+        """
+        try:
+            self._check(name)
+            if name not in self.share_groups.by_name and beat.epoch == JOIN_EPOCH:
+                if self.has(name):
+                    raise GroupNotFound(f"Group {name.name[:80]} is not a share group.")
+                self._check_room(name)
+        except GatewayError as error:
+            on_answered(as_value(error))
+            return
+        self.share_groups.heartbeat(name, beat, on_answered)
 
     def sync(  # noqa: PLR0917  # As many as the request has.
         self,
@@ -256,71 +285,6 @@ class GroupManager(GroupDirectory):
         self._settle(group)
         return outcomes
 
-    def check_fetch(self, name: GroupName, member_id: str, epoch: int) -> None:
-        """Check that a member of a group of KIP-848 may read offsets; nothing of other groups.
-
-        Errors: those of ``ConsumerGroup.check_epoch``.
-        """
-        group = self.consumer_groups.by_name.get(name)
-        if group is not None:
-            group.check_epoch(member_id, epoch)
-
-    def check_commit(
-        self, name: GroupName, member_id: str, instance_id: str | None, generation: int
-    ) -> None:
-        """Check that a member of this generation may commit offsets.
-
-        Errors: those of ``Group.check_commit``; ``GroupNotFound`` when a generation is given
-        of a group that is not there.
-        """
-        group = self.find(name)
-        if isinstance(group, ConsumerGroup):
-            group.check_epoch(member_id, generation)
-            return
-        if group is not None:
-            now_ms = self._clock.monotonic_ms()
-            group.check_commit(member_id, instance_id, generation, now_ms)
-            return
-        self._cursors.check_loaded()
-        check_name(name)
-        self.owners.check(name)
-        if generation >= 0:
-            raise GroupNotFound(f"no group {name.name!r}")
-        self._check_room(name)
-
-    def check_transactional_commit(
-        self, name: GroupName, member_id: str, instance_id: str | None, generation: int
-    ) -> None:
-        """Check that a producer may commit offsets for a member, as Kafka does (KIP-447).
-
-        Without any of the three the commit is that of no member, and may always be. Errors:
-        ``UnknownMember``, ``FencedInstance``, ``IllegalGeneration``.
-        """
-        group = self.find(name)
-        is_member = generation >= 0 or bool(member_id) or instance_id is not None
-        if group is None:
-            self._cursors.check_loaded()
-            check_name(name)
-            self.owners.check(name)
-            if generation >= 0:
-                raise IllegalGeneration(f"no group {name.name!r}")
-            self._check_room(name)
-        elif not is_member:
-            return
-        elif isinstance(group, ConsumerGroup):
-            try:
-                group.check_epoch(member_id, generation)
-            except StaleMemberEpoch as error:
-                raise IllegalGeneration(str(error)) from None
-        else:
-            member = group.check_member(member_id, instance_id, generation)
-            member.deadline_ms = self._clock.monotonic_ms() + member.session_timeout_ms
-
-    def held_since(self, name: GroupName, member_id: str, epoch: int) -> Partitions:
-        """Return the partitions for which a member of KIP-848 may commit by an older epoch."""
-        group = self.consumer_groups.by_name.get(name)
-        return NO_PARTITIONS if group is None else group.held_since(member_id, epoch)
-
     # --- administration
 
     def delete(self, name: GroupName, on_done: OnDone) -> None:
@@ -333,11 +297,12 @@ class GroupManager(GroupDirectory):
         group = self.find(name)
         if group is not None and group.state is not GroupState.EMPTY:
             raise GroupNotEmpty(f"group {name.name!r} has members")
-        keys = self.consumer_groups.keys_of(name)
+        keys = self.consumer_groups.keys_of(name) + self.share_groups.keys_of(name)
         if isinstance(group, Group):
             keys.append(stored_key(name))
             self._remove(group)
-        self.consumer_groups.forget(name)
+        for heartbeat_groups in self._heartbeat_groups:
+            heartbeat_groups.forget(name)
         self._cursors.delete_group(name, keys, on_done)
 
     # --- inside

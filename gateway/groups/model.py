@@ -12,6 +12,7 @@ from gateway.errors import GatewayError
 
 NO_GENERATION: Final = -1
 CONSUMER_PROTOCOL: Final = "consumer"  # the protocol type whose metadata are subscriptions
+SHARE_PROTOCOL: Final = "share"  # of share groups (KIP-932)
 
 
 class GroupName(NamedTuple):

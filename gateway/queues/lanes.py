@@ -179,6 +179,7 @@ class QueueLane:
         "lane",
         "lane_id",
         "number",
+        "on_wake",
         "owner",
         "partition",
         "retained_unix_ms",
@@ -210,6 +211,8 @@ class QueueLane:
         self.retained_unix_ms = 0  # until then nothing is old enough for the retention
         self.front: tuple[int, int, list[int]] | None = None  # when it was looked at last
         self.front_unix_ms = 0  # and when the first of it expires
+        self.on_wake: Callable[[], None] | None = None
+        """Called when there may be new messages, beside the owner; for one partition's readers."""
         self._hold_name = f"queue:{group}"
         self._feeder = Feeder(
             context.broker, context.clock, partition, context.message_cache, self.done
@@ -258,6 +261,13 @@ class QueueLane:
             self.lane.unfeed()  # it goes for all that waits
             self._feeder.start(self.lane, settings, earlier)
 
+    def seek(self, offset: int, on_done: OnDone) -> None:
+        """Start again at an offset, whatever was delivered; ``on_done`` once that is durable."""
+        self._feeder.close()
+        effects = self.lane.seek(offset, end_offset=self.partition.stable_end)
+        self.done(effects, on_done)
+        self._feeder.start(self.lane, self.owner.settings, self.owner.earlier_delays)
+
     def hold(self) -> None:
         """Report the hold to retention; not with every settle, see ``RetentionHolds``."""
         floor = self.lane.floor
@@ -304,6 +314,8 @@ class QueueLane:
         if self.is_open:
             if effects.wake:
                 self.owner.wake(self)
+                if self.on_wake is not None:
+                    self.on_wake()
             if self.owner.settings.length_max:
                 self.owner.check_length()
             self._context.arm(self)

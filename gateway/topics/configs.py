@@ -23,6 +23,7 @@ class ConfigSource(IntEnum):
     TOPIC = 1
     NODE = 4  # the config file's [topic_defaults]
     DEFAULT = 5
+    GROUP = 8  # set for one group
 
 
 class ConfigSynonym(NamedTuple):

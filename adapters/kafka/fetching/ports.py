@@ -25,6 +25,10 @@ class FetchMeter(Protocol):
         """Return the bytes that the response may have."""
         ...
 
+    def charge_fetched(self, size_bytes: int) -> None:
+        """Charge records that are sent in any case."""
+        ...
+
     def throttles_fetch(self, size_bytes: int) -> bool:
         """Charge the records, and return whether the response goes without them."""
         ...

@@ -98,6 +98,13 @@ APIS: Final = {
         Api(69, "ConsumerGroupDescribe", range(2), "consumer_group_describe"),
         Api(74, "ListConfigResources", range(2), "list_config_resources"),
         Api(75, "DescribeTopicPartitions", range(1), "describe_topic_partitions"),
+        Api(76, "ShareGroupHeartbeat", range(1, 2), "share_group_heartbeat"),
+        Api(77, "ShareGroupDescribe", range(1, 2), "share_group_describe"),
+        Api(78, "ShareFetch", range(1, 3), "share_fetch", ServingOrder.DEFERRED),
+        Api(79, "ShareAcknowledge", range(1, 3), "share_acknowledge"),
+        Api(90, "DescribeShareGroupOffsets", range(2), "describe_share_group_offsets"),
+        Api(91, "AlterShareGroupOffsets", range(1), "alter_share_group_offsets"),
+        Api(92, "DeleteShareGroupOffsets", range(1), "delete_share_group_offsets"),
     )
 }
 

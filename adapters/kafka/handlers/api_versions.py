@@ -4,8 +4,9 @@ v1  throttle_time_ms
 v3  flexible; the client's software name and version, ignored
 v4  features with a lowest version of 0; none
 
-Two features are finalized (KIP-584): ``transaction.version``, from whose level 2 on clients use
-the second version of the transaction protocol (KIP-890), and ``group.version`` (KIP-848).
+Three features are finalized (KIP-584): ``transaction.version``, from whose level 2 on clients
+use the second version of the transaction protocol (KIP-890), ``group.version`` (KIP-848), and
+``share.version`` (KIP-932).
 """
 
 from functools import cache
@@ -40,5 +41,9 @@ def _encoded(version: int, code: ErrorCode, transaction_version: int) -> bytes:
         (key, ADVERTISED_FROM.get(key, api.versions[0]), api.versions[-1])
         for key, api in sorted(APIS.items())
     ]
-    features = {"transaction.version": transaction_version, "group.version": 1}
+    features = {
+        "transaction.version": transaction_version,
+        "group.version": 1,
+        "share.version": 1,
+    }
     return encode_api_versions_response(version, code, apis, features)

@@ -76,7 +76,7 @@ def _describe(session: Session, request: DescribeRequest, group_id: str) -> Desc
     except GatewayError as error:
         return DescribedGroup(group_code_of(error), public_text(error), group_id)
     group = session.node.groups.find(name)
-    if not isinstance(group, ConsumerGroup):
+    if not isinstance(group, ConsumerGroup) or not group.protocol.is_exclusive:
         reason = "is not a consumer group" if is_there else "not found"
         message = f"Group {group_id} {reason}."
         return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, message, group_id)

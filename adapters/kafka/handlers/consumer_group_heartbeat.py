@@ -16,16 +16,10 @@ from adapters.kafka.codecs.consumer_group_codec import (
     encode_heartbeat_response,
 )
 from adapters.kafka.groups.coordinator import check_group, group_code_of, group_name
+from adapters.kafka.groups.subscribed_topics import check_topics
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation, ResourceType
-from gateway.errors import (
-    GatewayError,
-    GroupFull,
-    InvalidRequest,
-    Unauthorized,
-    as_value,
-    public_text,
-)
+from gateway.errors import GatewayError, InvalidRequest, as_value, public_text
 from gateway.futures import set_result_if_pending
 from gateway.groups.consumer.model import (
     JOIN_EPOCH,
@@ -33,7 +27,6 @@ from gateway.groups.consumer.model import (
     Heartbeat,
     HeartbeatResult,
 )
-from gateway.model import NAME_CHARS_MAX
 
 API_KEY: Final = 68
 VERSIONS: Final = range(2)
@@ -50,7 +43,7 @@ def handle(
     try:
         check_group(session, Operation.READ, request.group_id)
         _check(request, version)
-        _check_topics(request, session)
+        check_topics(session, request.names)
     except GatewayError as error:
         return _encode(session, as_value(error))
     answers: list[HeartbeatResult | GatewayError] = []
@@ -106,22 +99,6 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
             "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when "
             "(re-)joining."
         )
-
-
-def _check_topics(request: ConsumerGroupHeartbeatRequest, session: Session) -> None:
-    """Check the names that a member subscribes to.
-
-    Errors: ``GroupFull`` for too many, ``InvalidRequest`` for one that no topic can have,
-    ``Unauthorized`` for one that the session may not describe.
-    """
-    names_max = session.node.settings.groups.consumer_names_max
-    if len(request.names or ()) > names_max:
-        raise GroupFull(f"a member subscribes to at most {names_max} names")
-    for name in request.names or ():
-        if len(name) > NAME_CHARS_MAX:
-            raise InvalidRequest(f"a topic name has at most {NAME_CHARS_MAX} characters")
-        if not session.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
-            raise Unauthorized(f"Describe on topic {name[:80]} is not allowed")
 
 
 def _beat(request: ConsumerGroupHeartbeatRequest, session: Session) -> Heartbeat:

@@ -22,7 +22,7 @@ VERSIONS: Final = range(3)
 async def handle(
     request: DeleteGroupsRequest, session: Session, version: int
 ) -> DeleteGroupsResponse:
-    """Delete empty groups and their offsets; return when that is durable."""
+    """Delete empty groups, their offsets and queues; return when that is durable."""
     group_ids = list(dict.fromkeys(request.groups_names))
     codes = await asyncio.gather(*(_delete(session, group_id) for group_id in group_ids))
     return DeleteGroupsResponse(
@@ -38,7 +38,11 @@ async def _delete(session: Session, group_id: str) -> ErrorCode:
     try:
         check_group(session, Operation.DELETE, group_id)
         name = group_name(session, group_id)
-        await await_done(lambda on_done: session.node.groups.delete(name, on_done))
+        node = session.node
+        if name in node.groups.share_groups.by_name:
+            await node.shares.delete(name)
+        else:
+            await await_done(lambda on_done: node.groups.delete(name, on_done))
     except GatewayError as error:
         return group_code_of(error)
     return ErrorCode.NONE

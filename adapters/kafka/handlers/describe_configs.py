@@ -23,6 +23,7 @@ from adapters.kafka.resource_configs.config_resources import (
     check_kind,
     check_topic_resource,
 )
+from adapters.kafka.resource_configs.group_configs import describe_group
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, public_text
@@ -40,7 +41,7 @@ _Config: TypeAlias = DescribeConfigsResponse.DescribeConfigsResult.DescribeConfi
 def handle(
     request: DescribeConfigsRequest, session: Session, version: int
 ) -> DescribeConfigsResponse | Awaitable[bytes]:
-    """Return the configs of topics and of this broker."""
+    """Return the configs of topics, groups and this broker."""
     if len(request.resources) > RESOURCES_AT_ONCE:
         return handle_large(request, session, version)
     results = [_answer(asked, request, session) for asked in request.resources]
@@ -96,7 +97,10 @@ def _answer(
 
 
 def _entries(session: Session, resource_type: int, name: str) -> list[ConfigEntry]:
-    if check_kind(resource_type) is ConfigResource.TOPIC:
+    kind = check_kind(resource_type)
+    if kind is ConfigResource.GROUP:
+        return describe_group(session, name)
+    if kind is ConfigResource.TOPIC:
         check_topic_resource(name)
         topic = topic_for(session, name, Operation.DESCRIBE_CONFIGS)
         return session.node.topics.describe_configs(topic)

@@ -3,7 +3,7 @@
 v1  flexible encoding (KIP-482)
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Final, TypeAlias
 
@@ -14,6 +14,7 @@ from kafka.protocol.admin import (
 
 from adapters.kafka.errors import ErrorCode, Refused
 from adapters.kafka.resource_configs.config_resources import alter_each
+from adapters.kafka.resource_configs.group_configs import alter_group, describe_group
 from adapters.kafka.session import Session
 from gateway.errors import InvalidConfig
 from gateway.topics.config_specs import ConfigType, split_list
@@ -40,25 +41,42 @@ class OpType(IntEnum):
 async def handle(
     request: IncrementalAlterConfigsRequest, session: Session, version: int
 ) -> IncrementalAlterConfigsResponse:
-    """Change single configs of topics; each resource has a result of its own."""
+    """Change single configs of topics and groups; each resource has a result of its own."""
 
     async def alter(asked: _Asked, topic: Topic) -> None:
-        present = {entry.name: entry for entry in session.node.topics.describe_configs(topic)}
-        changes: dict[str, str | None] = {}
-        for config in asked.configs:
-            if config.name in changes:
-                raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-            changes[config.name] = _new_value(config, present)
-        for name in changes.keys() - present.keys():
-            if changes[name] is None:  # deleting an unknown config changes nothing
-                del changes[name]
+        changes = _changes(asked, session.node.topics.describe_configs(topic))
         await session.node.topics.alter_configs(
             topic.name, changes, validate_only=request.validate_only
         )
 
-    dry = request.validate_only
-    results = await alter_each(request.resources, session, alter, _Result, dry=dry)
+    async def change_group(asked: _Asked) -> None:
+        name = asked.resource_name
+        changes = _changes(asked, describe_group(session, name))
+        await alter_group(session, name, changes, dry=request.validate_only)
+
+    results = await alter_each(
+        request.resources,
+        session,
+        alter,
+        change_group,
+        _Result,
+        dry=request.validate_only,
+    )
     return IncrementalAlterConfigsResponse(version=version, responses=results)
+
+
+def _changes(asked: _Asked, entries: Sequence[ConfigEntry]) -> dict[str, str | None]:
+    """Return the changes of a resource with these configs."""
+    present = {entry.name: entry for entry in entries}
+    changes: dict[str, str | None] = {}
+    for config in asked.configs:
+        if config.name in changes:
+            raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+        changes[config.name] = _new_value(config, present)
+    for name in changes.keys() - present.keys():
+        if changes[name] is None:  # deleting an unknown config changes nothing
+            del changes[name]
+    return changes
 
 
 def _new_value(config: _Config, present: Mapping[str, ConfigEntry]) -> str | None:

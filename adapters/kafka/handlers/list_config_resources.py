@@ -25,7 +25,7 @@ _Resource: TypeAlias = ListConfigResourcesResponse.ConfigResource
 def handle(
     request: ListConfigResourcesRequest, session: Session, version: int
 ) -> ListConfigResourcesResponse:
-    """Return the topics and brokers whose configs can be described."""
+    """Return the topics, brokers and groups whose configs can be described or were set."""
     kinds = {ConfigResource.CLIENT_METRICS} if version == 0 else set(request.resource_types)
     code = ErrorCode.NONE
     try:
@@ -45,6 +45,11 @@ def _resources(kinds: set[int], session: Session) -> list[_Resource]:
     if ConfigResource.TOPIC in kinds:
         topics = session.node.topics.topics(session.namespace)
         names += [(ConfigResource.TOPIC, t.name.name) for t in topics if is_visible(session, t)]
+    if ConfigResource.GROUP in kinds:
+        names += [
+            (ConfigResource.GROUP, group.name)
+            for group in session.node.shares.configs.names(session.namespace)
+        ]
     if ConfigResource.BROKER in kinds:
         nodes = session.node.placement.nodes()
         names += [(ConfigResource.BROKER, str(node.node_id)) for node in nodes]

@@ -3,7 +3,8 @@
 v1  throttle_time_ms
 v3  flexible encoding (KIP-482)
 v4  states_filter, and the state of each group (KIP-518)
-v5  types_filter, and the type of each group: classic or consumer (KIP-848)
+v5  types_filter, and the type of each group: classic, consumer (KIP-848) or share
+    (KIP-932)
 """
 
 from typing import Final
@@ -24,7 +25,6 @@ VERSIONS: Final = range(6)
 STATES_FROM: Final = 4
 TYPES_FROM: Final = 5
 CLASSIC: Final = "classic"
-CONSUMER: Final = "consumer"
 
 
 def handle(request: ListGroupsRequest, session: Session, version: int) -> ListGroupsResponse:
@@ -40,7 +40,7 @@ def handle(request: ListGroupsRequest, session: Session, version: int) -> ListGr
     listed = []
     for name in names:
         group = groups.find(name)
-        group_type = CONSUMER if isinstance(group, ConsumerGroup) else CLASSIC
+        group_type = group.protocol.name if isinstance(group, ConsumerGroup) else CLASSIC
         if types and group_type not in types:
             continue
         state = GroupState.EMPTY if group is None else group.state

@@ -7,6 +7,7 @@ from adapters.kafka.node.fetch_pacing import FetchPacing
 from adapters.kafka.node.fetch_session_cache import FetchSessionCache
 from adapters.kafka.node.large_requests import LargeRequestThread
 from adapters.kafka.node.metadata_cache import MetadataCache
+from adapters.kafka.node.share_sessions import ShareSessionCache
 from gateway.auth.audit import Audit
 from gateway.auth.bearer_login import Tokens
 from gateway.auth.login_throttle import LoginThrottle
@@ -20,6 +21,7 @@ from gateway.groups.manager import GroupManager
 from gateway.metadata.store import MetadataStore, ProducerIds
 from gateway.placement import Placement
 from gateway.quotas.manager import Quotas
+from gateway.shares.manager import ShareGroups
 from gateway.topics.manager import TopicManager
 from gateway.transactions.coordinator import TransactionCoordinator
 
@@ -47,6 +49,8 @@ class Node:
     producer_ids: ProducerIds
     metadata_cache: MetadataCache
     quotas: Quotas
+    shares: ShareGroups
+    share_sessions: ShareSessionCache
     large_request_thread: LargeRequestThread = field(default_factory=LargeRequestThread)
     audit: Audit = field(default_factory=Audit)
     logins: LoginThrottle = field(default_factory=LoginThrottle)

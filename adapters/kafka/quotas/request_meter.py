@@ -67,6 +67,11 @@ class RequestMeter:
         if self._limits.produced is not None:
             self.throttle(self._limits.produced.charge(size_bytes))
 
+    def charge_fetched(self, size_bytes: int) -> None:
+        """Charge records that are sent in any case."""
+        if self._limits.consumed is not None:
+            self.throttle(self._limits.consumed.charge(size_bytes))
+
     def fetch_bytes_max(self, bytes_max: int) -> int:
         """Return the bytes that a fetch may be answered with: what its quota can bear at once."""
         consumed = self._limits.consumed

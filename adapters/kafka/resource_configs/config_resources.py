@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from adapters.kafka.access.authorization import check_cluster, ordinary_topic_for
 from adapters.kafka.errors import ErrorCode, Refused, code_of
+from adapters.kafka.resource_configs.group_configs import check_group_resource
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, public_text
@@ -38,8 +39,12 @@ class ConfigResource(IntEnum):
 
 
 def check_kind(resource_type: int) -> ConfigResource:
-    """Return the kind of a resource: topic or broker. Error: ``Refused`` for others."""
-    if resource_type not in {ConfigResource.TOPIC, ConfigResource.BROKER}:
+    """Return the kind of a resource: topic, broker or group. Error: ``Refused`` for others."""
+    if resource_type not in {
+        ConfigResource.TOPIC,
+        ConfigResource.BROKER,
+        ConfigResource.GROUP,
+    }:
         msg = f"Unsupported resource type: {resource_type}"
         raise Refused(ErrorCode.INVALID_REQUEST, msg)
     return ConfigResource(resource_type)
@@ -74,14 +79,16 @@ async def alter_each(
     resources: Sequence[Any],
     session: Session,
     alter: Callable[[Any, Topic], Awaitable[None]],
+    alter_group: Callable[[Any], Awaitable[None]],
     result: Callable[..., _R],
     *,
     dry: bool,
 ) -> list[_R]:
-    """Call ``alter`` with each resource and its topic; return a ``result`` for each.
+    """Call ``alter`` with each topic of the resources, and ``alter_group`` for each group.
 
-    For AlterConfigs and IncrementalAlterConfigs. A broker's configs cannot be changed (its
-    throttles are accepted and ignored). A resource that is listed twice is refused.
+    Return a ``result`` for each. For AlterConfigs and IncrementalAlterConfigs. A broker's configs
+    cannot be changed (its throttles are accepted and ignored). A resource that is listed twice is
+    refused.
     """
     counts = Counter((asked.resource_type, asked.resource_name) for asked in resources)
     results = []
@@ -92,11 +99,16 @@ async def alter_each(
                 msg = "Each resource must appear at most once."
                 raise Refused(ErrorCode.INVALID_REQUEST, msg)
             name = asked.resource_name
-            if check_kind(asked.resource_type) is ConfigResource.TOPIC:
+            kind = check_kind(asked.resource_type)
+            if kind is ConfigResource.TOPIC:
                 check_topic_resource(name)
                 with session.changes("topic.alter_configs", name, dry=dry):
                     topic = ordinary_topic_for(session, name, Operation.ALTER_CONFIGS)
                     await alter(asked, topic)
+            elif kind is ConfigResource.GROUP:
+                with session.changes("group.alter_configs", name, dry=dry):
+                    check_group_resource(session, name, Operation.ALTER_CONFIGS)
+                    await alter_group(asked)
             else:
                 _check_broker_change(session, name, [config.name for config in asked.configs])
         except GatewayError as error:

@@ -1,4 +1,6 @@
-"""One consumer group of the new protocol (KIP-848) as a state machine driven by heartbeats.
+"""One group of the new protocol (KIP-848) as a state machine driven by heartbeats.
+
+A share group (KIP-932) is one too, whose members get their target at once.
 
 Nothing here waits, reads a clock or stores. A heartbeat is two calls: ``update`` takes what a
 member says, and ``answer`` moves it towards its target; between them the manager computes new
@@ -7,11 +9,10 @@ targets when ``needs_assignment``. ``take_changes`` says what is to be stored.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from typing import Final, NamedTuple
 from uuid import UUID
 
 from gateway.errors import GroupFull, StaleMemberEpoch, UnknownMember
-from gateway.groups.consumer.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
+from gateway.groups.consumer.assignment import AssignmentInput, GroupChanges
 from gateway.groups.consumer.membership import MemberChanges, Membership
 from gateway.groups.consumer.model import (
     JOIN_EPOCH,
@@ -28,44 +29,14 @@ from gateway.groups.consumer.model import (
     TopicSource,
 )
 from gateway.groups.consumer.patterns import PatternWork
+from gateway.groups.consumer.protocol import CONSUMER, MemberProtocol
 from gateway.groups.consumer.reconciliation import ReconciliationStep, next_step
 from gateway.groups.consumer.subscriptions import Subscriptions
-from gateway.groups.model import CONSUMER_PROTOCOL, GroupName, GroupState
-
-
-class AssignmentInput(NamedTuple):
-    """Input of an assignor, as of a group epoch."""
-
-    epoch: int
-    assignor: str
-    subscribers: list[Subscriber]
-    counts: Mapping[UUID, int]
-
-    @property
-    def size(self) -> int:
-        """Members, partitions and subscriptions to topics: what an assignor looks at."""
-        topics = sum(len(subscriber.topics) for subscriber in self.subscribers)
-        return len(self.subscribers) + sum(self.counts.values()) + topics
-
-    def run(self) -> Targets:
-        """Return the targets; in any thread."""
-        if not self.subscribers:
-            return {}
-        return ASSIGNORS[self.assignor](self.subscribers, self.counts)
-
-
-class GroupChanges(NamedTuple):
-    """Members to be stored, ids of those removed, and whether the group itself changed."""
-
-    members: list[ConsumerMember]
-    removed: list[str]
-    has_group: bool
+from gateway.groups.model import GroupName, GroupState
 
 
 class ConsumerGroup:
     """Members of one group, their subscriptions, and who reads which partition."""
-
-    protocol_type: Final = CONSUMER_PROTOCOL
 
     def __init__(
         self,
@@ -74,17 +45,20 @@ class ConsumerGroup:
         size_max: int,
         session_timeout_ms: int,
         limits: SubscriptionLimits,
+        protocol: MemberProtocol = CONSUMER,
     ) -> None:
         self.name = name
+        self.protocol = protocol
+        self.protocol_type = protocol.name
         self.size_max = size_max
         self.session_timeout_ms = session_timeout_ms
         self.epoch = 0
         self.assignment_epoch = 0
-        self.protocol_name = DEFAULT_ASSIGNOR
+        self.protocol_name = protocol.default_assignor
         self.topics_hash = b""
         self.empty_since_unix_ms: int | None = None  # kept by the manager, which has a clock
         self.is_assigning = False  # an assignor runs elsewhere
-        self._members = Membership(name.name)
+        self._members = Membership(name.name, protocol.noun)
         self.by_id = self._members.by_id
         self._subscriptions = Subscriptions(self.by_id, limits)
         self._has_group = False
@@ -98,6 +72,8 @@ class ConsumerGroup:
         """Kafka's name of what the group is doing."""
         if not self.by_id:
             return GroupState.EMPTY
+        if not self.protocol.is_exclusive:
+            return GroupState.STABLE
         if self.needs_assignment:
             return GroupState.ASSIGNING
         for member in self.by_id.values():
@@ -164,9 +140,8 @@ class ConsumerGroup:
         readable = member.assigned
         if self._has_resubscribed:
             readable = self._subscriptions.readable(member)
-        step = next_step(
-            member, beat.owned, self.assignment_epoch, self._members.epochs, readable
-        )
+        used = self._members.epochs if self.protocol.is_exclusive else {}
+        step = next_step(member, beat.owned, self.assignment_epoch, used, readable)
         if step != (member.epoch, member.state, member.assigned, member.pending):
             self._members.take_step(member, step)
             member.revocation_deadline_ms = None
@@ -257,7 +232,9 @@ class ConsumerGroup:
                 Subscriber(member.member_id, member.instance_id, topics, member.target)
             )
         counts = self._subscriptions.counts
-        return AssignmentInput(self.epoch, self._favourite(), subscribers, counts)
+        name = self._favourite()
+        assignor = self.protocol.assignors[name]
+        return AssignmentInput(self.epoch, name, assignor, subscribers, counts)
 
     def install(self, epoch: int, assignor: str, targets: Targets) -> None:
         """Take the targets that were made for a group epoch.
@@ -281,7 +258,7 @@ class ConsumerGroup:
         """Return the assignor that most members name, the first of those that are as many."""
         votes = Counter(member.assignor for member in self.by_id.values() if member.assignor)
         if not votes:
-            return DEFAULT_ASSIGNOR
+            return self.protocol.default_assignor
         return votes.most_common(1)[0][0]
 
     # --- time
@@ -331,7 +308,7 @@ class ConsumerGroup:
     def _join(self, beat: Heartbeat) -> ConsumerMember:
         if len(self.by_id) >= self.size_max:
             raise GroupFull(
-                "The consumer group has reached its maximum capacity of "
+                f"The {self.protocol.noun} group has reached its maximum capacity of "
                 f"{self.size_max} members."
             )
         member = ConsumerMember(beat.member_id, beat.instance_id)

@@ -1,4 +1,4 @@
-"""Consumer groups of the new protocol (KIP-848) of a node: timers, assignors, stored state.
+"""Groups of the new protocol (KIP-848, KIP-932) of a node: timers, assignors, stored state.
 
 ``ConsumerGroup`` decides what happens in a group; here heartbeats find their group, deadlines
 meet the loop, and what changed is stored before a member hears of it. A heartbeat that changes
@@ -24,13 +24,8 @@ from gateway.errors import (
     UnsupportedAssignor,
     as_value,
 )
-from gateway.groups.consumer.assignors import ASSIGNORS
-from gateway.groups.consumer.group import (
-    AssignmentInput,
-    ConsumerGroup,
-    GroupChanges,
-    next_deadline_ms,
-)
+from gateway.groups.consumer.assignment import AssignmentInput, GroupChanges
+from gateway.groups.consumer.group import ConsumerGroup, next_deadline_ms
 from gateway.groups.consumer.model import (
     JOIN_EPOCH,
     ConsumerMember,
@@ -40,16 +35,16 @@ from gateway.groups.consumer.model import (
     Targets,
 )
 from gateway.groups.consumer.patterns import PatternWork
+from gateway.groups.consumer.protocol import CONSUMER, MemberProtocol
 from gateway.groups.consumer.store import (
-    CONSUMER_GROUP_KEY,
-    MEMBER_KEY,
-    consumer_group_key,
+    KIND_BYTES,
     decode_consumer_group,
     decode_member,
     encode_consumer_group,
     encode_member,
     member_key,
     parse_member_key,
+    record_key,
 )
 from gateway.groups.consumer.topic_source import NamespaceTopics, TopicNames
 from gateway.groups.cursor_keys import parse_group_key
@@ -89,8 +84,14 @@ class ConsumerGroups:
     """Groups by name. ``GroupManager`` checks names, owners and room before it calls."""
 
     def __init__(
-        self, stream: ShardedStream, topics: TopicManager, clock: Clock, config: GroupsConfig
+        self,
+        stream: ShardedStream,
+        topics: TopicManager,
+        clock: Clock,
+        config: GroupsConfig,
+        protocol: MemberProtocol = CONSUMER,
     ) -> None:
+        self.protocol = protocol
         self.by_name: dict[GroupName, ConsumerGroup] = {}
         self._stream = stream
         self._topics = topics
@@ -110,8 +111,8 @@ class ConsumerGroups:
         found: dict[GroupName, ConsumerGroup] = {}
         members: dict[GroupName, list[ConsumerMember]] = {}
         for key, value in self._stream.values.items():
-            if key.startswith(CONSUMER_GROUP_KEY):
-                name, _ = parse_group_key(key, len(CONSUMER_GROUP_KEY))
+            if key.startswith(self.protocol.group_key):
+                name, _ = parse_group_key(key, KIND_BYTES)
                 if name in self.by_name or not owns(name):
                     continue
                 stored = decode_consumer_group(value)
@@ -121,7 +122,7 @@ class ConsumerGroups:
                 group.topics_hash = stored.topics_hash
                 group.empty_since_unix_ms = stored.empty_since_unix_ms
                 group.protocol_name = stored.assignor
-            elif key.startswith(MEMBER_KEY):
+            elif key.startswith(self.protocol.member_key):
                 name, member_id = parse_member_key(key)
                 if name in self.by_name or not owns(name):
                     continue
@@ -133,7 +134,7 @@ class ConsumerGroups:
             for member in group.members:
                 self._watch(group, member)
         orphans = [
-            (member_key(name, member.member_id), None)
+            (member_key(name, member.member_id, self.protocol), None)
             for name, some in members.items()
             if name not in found
             for member in some
@@ -177,15 +178,16 @@ class ConsumerGroups:
         that does not join.
         """
         try:
-            if beat.assignor is not None and beat.assignor not in ASSIGNORS:
+            if beat.assignor is not None and beat.assignor not in self.protocol.assignors:
                 raise UnsupportedAssignor(
                     f"ServerAssignor {beat.assignor[:80]} is not supported. "
-                    f"Supported assignors: {', '.join(ASSIGNORS)}."
+                    f"Supported assignors: {', '.join(self.protocol.assignors)}."
                 )
             group = self.by_name.get(name)
             if group is None:
                 if beat.epoch != JOIN_EPOCH:
-                    kind = "Group" if beat.epoch < JOIN_EPOCH else "Consumer group"
+                    noun = self.protocol.noun.capitalize()
+                    kind = "Group" if beat.epoch < JOIN_EPOCH else f"{noun} group"
                     raise GroupNotFound(f"{kind} {name.name[:80]} not found.")
                 group = self._new_group(name)
             if beat.epoch < JOIN_EPOCH:
@@ -235,7 +237,7 @@ class ConsumerGroups:
             return
         work = group.assignment_input()
         if work.size <= INLINE_SIZE_MAX:
-            group.install(work.epoch, work.assignor, work.run())
+            group.install(work.epoch, work.assignor_name, work.run())
             return
         group.is_assigning = True
         future = asyncio.get_running_loop().run_in_executor(self._executor, work.run)
@@ -252,7 +254,7 @@ class ConsumerGroups:
             log.error("an assignor failed", group=group.name.name, exc_info=error)
             self._answer_waiting(group.name, GatewayError("the assignor failed"))
             return
-        group.install(work.epoch, work.assignor, done.result())
+        group.install(work.epoch, work.assignor_name, done.result())
         if group.needs_assignment:
             self._assign(group)
         self._store(group, _ignore)
@@ -311,8 +313,9 @@ class ConsumerGroups:
         group = self.by_name.get(name)
         if group is None:
             return []
-        members = [member_key(name, member_id) for member_id in group.stored_ids()]
-        return [consumer_group_key(name), *members]
+        ids = group.stored_ids()
+        members = [member_key(name, member_id, self.protocol) for member_id in ids]
+        return [record_key(name, self.protocol), *members]
 
     def _new_group(self, name: GroupName) -> ConsumerGroup:
         return ConsumerGroup(
@@ -320,6 +323,7 @@ class ConsumerGroups:
             size_max=self._config.group_size_max,
             session_timeout_ms=self._config.consumer_session_timeout_ms,
             limits=self._limits,
+            protocol=self.protocol,
         )
 
     def _store(
@@ -335,12 +339,14 @@ class ConsumerGroups:
         changes = group.take_changes()
         name = group.name
         items: list[Item] = [
-            (member_key(name, member.member_id), encode_member(member))
+            (member_key(name, member.member_id, self.protocol), encode_member(member))
             for member in changes.members
         ]
-        items += [(member_key(name, member_id), None) for member_id in changes.removed]
+        items += [
+            (member_key(name, member_id, self.protocol), None) for member_id in changes.removed
+        ]
         if changes.has_group:
-            items.append((consumer_group_key(name), encode_consumer_group(group)))
+            items.append((record_key(name, self.protocol), encode_consumer_group(group)))
         classic_key = stored_key(name)
         if self._stream.get(classic_key) is not None:  # It was a classic group before.
             items.append((classic_key, None))

@@ -33,8 +33,9 @@ class MemberChanges(NamedTuple):
 class Membership:
     """Members, and ``epochs``: the partitions in use, with the epoch of the member."""
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, noun: str) -> None:
         self._group_id = group_id
+        self._noun = noun  # in messages: "consumer" or "share"
         self.by_id: dict[str, ConsumerMember] = {}
         self.epochs: dict[TopicPartition, int] = {}
         self._ids_by_instance: dict[str, str] = {}
@@ -71,7 +72,7 @@ class Membership:
         """
         if beat.epoch != JOIN_EPOCH:
             member = self.known(beat)
-            _check_epoch(member, beat)
+            _check_epoch(member, beat, self._noun)
             return member
         if beat.instance_id is not None:
             self._check_id(beat.member_id, beat.instance_id)
@@ -81,7 +82,7 @@ class Membership:
                 return self._replace(static, beat)
         known = self.by_id.get(beat.member_id)
         if known is not None:
-            _check_epoch(known, beat)
+            _check_epoch(known, beat, self._noun)
         return known
 
     def _check_id(self, member_id: str, instance_id: str) -> None:
@@ -195,17 +196,17 @@ class Membership:
                 self.removed[member_id] = None
 
 
-def _check_epoch(member: ConsumerMember, beat: Heartbeat) -> None:
+def _check_epoch(member: ConsumerMember, beat: Heartbeat, noun: str) -> None:
     """Raise ``FencedMemberEpoch`` unless the member's view is present, or one answer behind."""
     if beat.epoch > member.epoch:
         raise FencedMemberEpoch(
-            f"The consumer group member has a greater member epoch ({beat.epoch}) than the "
+            f"The {noun} group member has a greater member epoch ({beat.epoch}) than the "
             f"one known by the group coordinator ({member.epoch}). {_MUST_REJOIN}"
         )
     if beat.epoch < member.epoch:
         is_retry = beat.epoch == member.previous_epoch
         if not is_retry or beat.owned is None or not beat.owned <= member.assigned:
             raise FencedMemberEpoch(
-                f"The consumer group member has a smaller member epoch ({beat.epoch}) than "
+                f"The {noun} group member has a smaller member epoch ({beat.epoch}) than "
                 f"the one known by the group coordinator ({member.epoch}). {_MUST_REJOIN}"
             )

@@ -1,9 +1,9 @@
-"""Stored form of consumer groups of the new protocol (KIP-848), in the stream ``__cursors``.
+"""Stored form of groups of the new protocol (KIP-848), in the stream ``__cursors``.
 
-    group key     0x03, group (see ``gateway.groups.cursors``)
+    group key     0x03, group (see ``gateway.groups.cursors``); of a share group 0x06
     group value   version u8 = 0, epoch i32, assignment epoch i32, hash of the topics (8 bytes),
                   time since when it is empty i64 (unix ms; -1: it has members), assignor (text)
-    member key    0x04, group, member id (the rest of the key)
+    member key    0x04, group, member id (the rest of the key); in a share group 0x07
     member value  version u8 = 0, epoch i32, previous epoch i32, state u8, rebalance timeout
                   i32 ms, then texts: instance id, rack id, assignor (all may be null), client
                   id, client host, pattern; names (count u32, texts); and the partitions in use,
@@ -21,13 +21,12 @@ from uuid import UUID
 from gateway.errors import CorruptBatch
 from gateway.groups.consumer.group import ConsumerGroup
 from gateway.groups.consumer.model import ConsumerMember, MemberState, Partitions
+from gateway.groups.consumer.protocol import MemberProtocol
 from gateway.groups.cursor_keys import group_key, parse_group_key
 from gateway.groups.fields import U32, FieldReader, encode_text
 from gateway.groups.model import GroupName
 
-CONSUMER_GROUP_KEY: Final = b"\x03"
-MEMBER_KEY: Final = b"\x04"
-
+KIND_BYTES: Final = 1
 _VERSION: Final = 0
 _HASH_BYTES: Final = 8
 _GROUP: Final = struct.Struct(f">Bii{_HASH_BYTES}sq")
@@ -45,19 +44,19 @@ class StoredConsumerGroup(NamedTuple):
     assignor: str
 
 
-def consumer_group_key(name: GroupName) -> bytes:
+def record_key(name: GroupName, protocol: MemberProtocol) -> bytes:
     """Return the key of a group."""
-    return CONSUMER_GROUP_KEY + group_key(name)
+    return protocol.group_key + group_key(name)
 
 
-def member_key(name: GroupName, member_id: str) -> bytes:
+def member_key(name: GroupName, member_id: str, protocol: MemberProtocol) -> bytes:
     """Return the key of a member."""
-    return MEMBER_KEY + group_key(name) + member_id.encode()
+    return protocol.member_key + group_key(name) + member_id.encode()
 
 
 def parse_member_key(key: bytes) -> tuple[GroupName, str]:
     """Return the group and the member id of a key that ``member_key`` made."""
-    name, end = parse_group_key(key, len(MEMBER_KEY))
+    name, end = parse_group_key(key, KIND_BYTES)
     return name, key[end:].decode()
 
 

@@ -94,10 +94,13 @@ async def running(
         broker=BrokerConfig.model_validate(broker or {}),
     )
     users = {} if user is None else {user: "password"}
-    async with running_kernel(settings, ManualClock(), users=users, placement=placement) as (
-        kernel,
-        storage,
-    ):
+    async with running_kernel(
+        settings,
+        ManualClock(),
+        users=users,
+        placement=placement,
+        has_queues=has_groups,
+    ) as (kernel, storage):
         await kernel.topics.create(TopicName("default", "orders"), partitions=partitions)
         kernel.topics.on_deleted.append(
             lambda topic: kernel.broker.delete_topic(topic, lambda _error: None)

@@ -20,6 +20,7 @@ from adapters.kafka.node.fetch_pacing import FetchPacing
 from adapters.kafka.node.fetch_session_cache import FetchSessionCache
 from adapters.kafka.node.metadata_cache import MetadataCache
 from adapters.kafka.node.node import Node
+from adapters.kafka.node.share_sessions import ShareSessionCache
 from adapters.kafka.session import Session
 from gateway.auth.login_policy import LoginPolicy
 from gateway.auth.ports import Operation, PatternKind, Principal, ResourceType, Rule
@@ -36,6 +37,7 @@ from gateway.model import TopicName
 from gateway.partition import Partition
 from gateway.placement import SingleNode
 from gateway.quotas.manager import Quotas
+from gateway.shares.manager import ShareGroups
 from gateway.storage import StorageAdapter
 from gateway.topics.manager import Topic, TopicManager
 from gateway.writer import Write
@@ -164,6 +166,7 @@ async def running(
     placement = SingleNode(LEADER_EPOCH, node_id=NODE_ID, cluster_id="cluster-of-one-node-22")
     storage = MemoryStorage(MemoryStorage.Config(), data_dir=tmp_path, clock=clock)
     broker = Broker(storage, placement, clock, BrokerConfig())
+    nothing = cast("Any", None)
     node = Node(
         broker=broker,
         topics=topics,
@@ -184,6 +187,10 @@ async def running(
         producer_ids=ProducerIds(metadata),
         metadata_cache=MetadataCache(placement),
         quotas=Quotas(metadata, clock),
+        shares=ShareGroups(nothing, nothing, nothing, topics, broker, clock),
+        share_sessions=ShareSessionCache(
+            sessions_max=100, partitions_max=1_000, on_ended=lambda _: None
+        ),
     )
     rig = Rig(node, storage, clock)
     await storage.open(rig)

@@ -82,7 +82,7 @@ class Rig:
         member = self.group.update(beat, self.topics, self.now_ms)
         if self.group.needs_assignment:
             work = self.group.assignment_input()
-            self.group.install(work.epoch, work.assignor, work.run())
+            self.group.install(work.epoch, work.assignor_name, work.run())
         return self.group.answer(member, beat, self.now_ms)
 
     def join(self, member_id: str, *names: str, **fields: object) -> HeartbeatResult:

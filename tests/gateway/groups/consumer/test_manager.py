@@ -3,7 +3,7 @@
 import asyncio
 import gc
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -21,7 +21,7 @@ from gateway.errors import (
     UnknownMember,
     UnsupportedAssignor,
 )
-from gateway.groups.consumer import group, manager, patterns
+from gateway.groups.consumer import manager, patterns
 from gateway.groups.consumer.group import ConsumerGroup
 from gateway.groups.consumer.model import (
     NO_PARTITIONS,
@@ -30,12 +30,8 @@ from gateway.groups.consumer.model import (
     HeartbeatResult,
     Targets,
 )
-from gateway.groups.consumer.store import (
-    CONSUMER_GROUP_KEY,
-    MEMBER_KEY,
-    decode_member,
-    encode_member,
-)
+from gateway.groups.consumer.protocol import CONSUMER
+from gateway.groups.consumer.store import decode_member, encode_member
 from gateway.groups.cursor_keys import GROUP_KEY
 from gateway.groups.cursors import Commit
 from gateway.groups.group import Group
@@ -286,7 +282,7 @@ async def test_a_join_is_answered_when_the_assignor_fails(
 
     with monkeypatch.context() as patch:
         patch.setattr(manager, "INLINE_SIZE_MAX", 0)
-        patch.setattr(group, "ASSIGNORS", {"uniform": fail})
+        patch.setitem(cast("dict[str, Any]", CONSUMER.assignors), "uniform", fail)
         assert type(await beat(clients, "a", 0)) is GatewayError
 
     result = await beat(clients, "a", 0)
@@ -314,12 +310,14 @@ async def test_a_pattern_of_many_topics_is_matched_in_a_thread(
 async def test_members_without_a_stored_group_are_forgotten(clients: Clients) -> None:
     await joined(clients, "a")
     stream = clients.cursors.stream
-    [key] = [key for key in stream.values if key.startswith(CONSUMER_GROUP_KEY)]
+    [key] = [key for key in stream.values if key.startswith(CONSUMER.group_key)]
     await outcome(lambda done: stream.put([(key, None)], done))
 
     again = await clients.restart()
     await until(
-        lambda: not [k for k in again.cursors.stream.values if k.startswith(MEMBER_KEY)]
+        lambda: (
+            not [k for k in again.cursors.stream.values if k.startswith(CONSUMER.member_key)]
+        )
     )
 
     assert not again.groups.consumer_groups.by_name

@@ -1,0 +1,1 @@
+"""Fetches and acknowledgements of share groups (KIP-932)."""
