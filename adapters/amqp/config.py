@@ -62,7 +62,8 @@ class AmqpConfig(ListenerConfig):
         default=1_800,
         ge=60,
         le=43_200,
-        description="Seconds after which a message that is not acknowledged returns to its queue.",
+        description="Seconds after which a message that is not acknowledged returns to its queue, "
+        "and its channel is closed.",
     )
     pipelined_max: int = Field(
         default=1_000,

@@ -38,6 +38,7 @@ class Client(Protocol):
 
     vhost: str
     namespace: str
+    holder: int
 
 
 class AmqpNode:
@@ -103,7 +104,8 @@ class AmqpNode:
         self._owned.setdefault(connection, set()).add(queue)
 
     def forget(self, connection: Client) -> None:
-        """Delete the queues that end with a connection."""
+        """Delete the queues that end with a connection; leases of it end unnoticed."""
+        self.kernel.queues.forget_holder(connection.holder)
         for queue in self._owned.pop(connection, ()):
             del self._owners[queue]
             self.delete_soon(queue)

@@ -8,10 +8,19 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from adapters.amqp.retry_arguments import (
+    DELIVERY_LIMIT,
+    RETRY_MAX,
+    RETRY_MIN,
+    RETRY_TYPE,
+    RETRY_TYPES,
+    lacks_delay,
+    retry_settings,
+)
 from adapters.amqp.v091.errors import AmqpFault, ReplyCode
 from adapters.amqp.v091.fields import Field, Table, encode_table
 from gateway.queues.dead_letter_targets import DEFAULT_EXCHANGE
-from gateway.queues.model import QueueSettings
+from gateway.queues.model import Order, QueueSettings
 
 QUEUE_TYPE: Final = "x-queue-type"
 CLASSIC: Final = "classic"
@@ -48,12 +57,12 @@ ARGUMENTS: Final[dict[str, frozenset[str]]] = {
         (
             *_QUEUES,
             "x-dead-letter-strategy",
-            "x-delivery-limit",
             "x-consumer-timeout",
             "x-consumer-disconnected-timeout",
-            "x-delayed-retry-type",
-            "x-delayed-retry-min",
-            "x-delayed-retry-max",
+            DELIVERY_LIMIT,
+            RETRY_TYPE,
+            RETRY_MIN,
+            RETRY_MAX,
             "x-max-in-memory-length",
             "x-max-in-memory-bytes",
             "x-quorum-initial-group-size",
@@ -75,14 +84,8 @@ ARGUMENTS: Final[dict[str, frozenset[str]]] = {
 NOT_SERVED: Final = frozenset(
     {
         "x-consumer-disconnected-timeout",
-        "x-consumer-timeout",
-        "x-delayed-retry-max",
-        "x-delayed-retry-min",
-        "x-delayed-retry-type",
-        "x-delivery-limit",
         "x-expires",
         "x-max-length-bytes",
-        "x-max-priority",
         "x-message-ttl",
     }
 )
@@ -202,8 +205,11 @@ _CHECKS: Final[dict[str, Callable[[Field], str | None]]] = {
     "x-single-active-consumer": _boolean,
     "x-queue-mode": _one_of("invalid_queue_mode", "default", "lazy"),
     "x-queue-version": _integer,
-    "x-delivery-limit": _integer,
-    "x-consumer-timeout": _not_negative,
+    DELIVERY_LIMIT: _integer,
+    RETRY_TYPE: _one_of("invalid_delayed_retry_type", *RETRY_TYPES),
+    RETRY_MIN: _span,
+    RETRY_MAX: _span,
+    "x-consumer-timeout": _positive_span,
     "x-dead-letter-strategy": _one_of("invalid_dlx_strategy", "at-most-once", "at-least-once"),
     "x-max-age": _text,
 }
@@ -246,6 +252,8 @@ def check_served(arguments: Table, resource: str) -> None:
     for name, _ in arguments:
         if name in NOT_SERVED:
             raise _invalid(name, resource, "not served")
+    if lacks_delay(arguments):
+        raise _invalid(RETRY_TYPE, resource, f"not served without {RETRY_MIN}")
     if arguments.value("x-max-length") == 0:
         raise _invalid("x-max-length", resource, "0 is not served")
     if arguments.value("x-overflow") not in {None, "drop-head"}:
@@ -262,6 +270,10 @@ def to_settings(arguments: Table, lease_ms: int) -> QueueSettings:
     exchange = arguments.value("x-dead-letter-exchange")
     if exchange is not None:
         values["dead_letter_exchange"] = exchange or DEFAULT_EXCHANGE
+    if queue_type(arguments) == QUORUM:
+        values |= retry_settings(arguments)
+    if arguments.find("x-max-priority") is not None:
+        values["order"] = Order.PRIORITY
     for name, setting in _SETTINGS.items():
         if (value := arguments.value(name)) is not None:
             values[setting] = value
@@ -276,10 +288,15 @@ def to_settings(arguments: Table, lease_ms: int) -> QueueSettings:
 _SETTINGS: Final = {
     "x-dead-letter-routing-key": "dead_letter_routing_key",
     "x-max-length": "length_max",
+    "x-max-priority": "priority_max",
+    "x-consumer-timeout": "lease_ms",
     "x-single-active-consumer": "single_active",
 }
 _ARGUMENT_OF: Final = {
     "dead_letter_exchange": "x-dead-letter-exchange",
+    "delivery_limit": DELIVERY_LIMIT,
+    "retry_delay_ms": RETRY_MIN,
+    "retry_delay_ms_max": RETRY_MAX,
     **{setting: name for name, setting in _SETTINGS.items()},
 }
 

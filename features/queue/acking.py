@@ -132,7 +132,7 @@ class Acking:
             if isinstance(state, Flight):
                 first_unix_ms = state.first_taken_unix_ms
                 messages.launch(
-                    Flight((offset,), state.key, state.attempt, first_unix_ms),
+                    Flight((offset,), state.key, state.attempt, first_unix_ms, state.spared),
                     holder=state.holder,
                     due_unix_ms=state.lease_end_unix_ms,
                     now_unix_ms=state.taken_unix_ms,

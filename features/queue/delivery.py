@@ -8,8 +8,9 @@ from typing import cast
 
 from features.queue import journal
 from features.queue.key_queues import KeyQueue
-from features.queue.model import ATTEMPTS, BY_TIME, DEAD_MAX, Dead, Policy, Taken, TakenRange
+from features.queue.model import BY_TIME, DEAD_MAX, Dead, Policy, Taken, TakenRange
 from features.queue.open_messages import OPEN_PER_IN_FLIGHT, OpenMessages
+from features.queue.retrying import reason_to_die
 from features.queue.states import NO_TIME, Flight, Requeued
 from features.queue.unread_ranges import UnreadRanges
 from features.ranges import contiguous_ranges
@@ -84,8 +85,8 @@ class LaneDelivery:
             is_fresh = not key_queue.back
             self.take_from(key_queue)
             used.append(key_queue)
-            if is_fresh and not self.takes_fresh:
-                break
+            if is_fresh and not self.takes_fresh and not key_queues.has_ranks:
+                break  # the others are fresh too
         for key_queue in noisy:
             if self.room and not quiet_only:
                 self.take_from(key_queue)
@@ -113,8 +114,8 @@ class LaneDelivery:
             if back.due_unix_ms != NO_TIME or (lowest is not None and back.offset > lowest):
                 break
             del items[heappop(key_queue.back)]
-            if 0 < self._policy.attempts_max <= back.attempts:
-                self._kill(back)
+            if (reason := reason_to_die(self._policy, back)) is not None:
+                self._kill(back, reason)
                 continue
             self.room -= 1
             if like is not None and not _are_alike(like, back):
@@ -126,9 +127,9 @@ class LaneDelivery:
             self._launch_again(like, offsets)
         return not key_queue.back and lowest is None
 
-    def _kill(self, back: Requeued) -> None:
-        self._open.kill(back, ATTEMPTS)
-        self.dead.append(Dead(back.offset, back.attempts, ATTEMPTS))
+    def _kill(self, back: Requeued, reason: str) -> None:
+        self._open.kill(back, reason)
+        self.dead.append(Dead(back.offset, back.attempts, reason))
         if len(self.dead) >= self._dead_max:
             self.room = 0
         elif self._spare:
@@ -139,9 +140,11 @@ class LaneDelivery:
     def _launch_again(self, like: Requeued, offsets: list[int]) -> None:
         attempt = like.attempts + 1
         first_taken_unix_ms = like.first_taken_unix_ms
-        self._launch(offsets, like.key, attempt, first_taken_unix_ms)
+        flight = Flight(offsets, like.key, attempt, first_taken_unix_ms, like.spared)
+        self._launch(flight)
+        failed_count = like.attempts - like.spared
         for part in contiguous_ranges(offsets):
-            self.taken.append(TakenRange(part, attempt, first_taken_unix_ms))
+            self.taken.append(TakenRange(part, attempt, first_taken_unix_ms, failed_count))
 
     def _take_fresh(self, key_queue: KeyQueue) -> None:
         room = self._room_of_fresh
@@ -162,14 +165,11 @@ class LaneDelivery:
         if parts:
             offsets = parts[0] if len(parts) == 1 else [at for part in parts for at in part]
             self._open.note_opened(offsets)
-            self._launch(offsets, key_queue.key, 1, self._now_unix_ms)
+            self._launch(Flight(offsets, key_queue.key, 1, self._now_unix_ms))
             for part in parts if len(parts) == 1 else contiguous_ranges(offsets):
                 self.taken.append(TakenRange(part, 1, self._now_unix_ms))
 
-    def _launch(
-        self, offsets: Sequence[int], key: bytes | None, attempt: int, first_taken_unix_ms: int
-    ) -> None:
-        flight = Flight(offsets, key, attempt, first_taken_unix_ms)
+    def _launch(self, flight: Flight) -> None:
         self._open.launch(
             flight,
             holder=self._holder,
@@ -196,13 +196,15 @@ class LaneDelivery:
 
 def _are_alike(one: Requeued, other: Requeued) -> bool:
     return (
-        one.attempts == other.attempts and one.first_taken_unix_ms == other.first_taken_unix_ms
+        one.attempts == other.attempts
+        and one.first_taken_unix_ms == other.first_taken_unix_ms
+        and one.spared == other.spared
     )
 
 
 def each_taken(ranges: Sequence[TakenRange]) -> list[Taken]:
     """Return the messages of ranges one by one."""
     taken: list[Taken] = []
-    for offsets, attempt, first_taken_unix_ms in ranges:
+    for offsets, attempt, first_taken_unix_ms, _ in ranges:
         taken += map(_new_taken, zip(offsets, repeat(attempt), repeat(first_taken_unix_ms)))
     return taken

@@ -61,7 +61,9 @@ def take_late(  # noqa: PLR0917 - what ``extend`` takes, and what bounds it
             continue
         room -= 1
         messages.remove(offset, now_unix_ms)
-        flight = Flight((offset,), back.key, back.attempts, back.first_taken_unix_ms)
+        # By that attempt it is in flight again: it counts with how this delivery ends.
+        spared = min(back.spared, max(back.attempts - 1, 0))
+        flight = Flight((offset,), back.key, back.attempts, back.first_taken_unix_ms, spared)
         due_unix_ms = now_unix_ms + span_ms
         messages.launch(
             flight, holder=BY_TIME, due_unix_ms=due_unix_ms, now_unix_ms=now_unix_ms

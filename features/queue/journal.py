@@ -6,7 +6,8 @@ times unix milliseconds, signed 64-bit. Each change begins with one byte that sa
     1 take      u8 flags (1: held by a connection), i64 lease's end, i64 next offset after it,
                 u32 count of groups, groups
     2 done      ranges: acknowledged, moved to the dead letters, or dropped
-    3 return    u8 flags (1: this attempt does not count), i64 visible from (0: at once), ranges
+    3 return    u8 flags (1: this attempt does not count; 2: it has not failed),
+                i64 visible from (0: at once), ranges
     4 extend    i64 lease's end, ranges
     5 purge     i64 end: all before it is gone, whatever its state
     6 skip      i64 next offset: what was never handed out before it never will be
@@ -14,6 +15,7 @@ times unix milliseconds, signed 64-bit. Each change begins with one byte that sa
     8 snapshot  i64 next offset, ranges handed out beyond it,
                 u32 count, as often: u8 flags (as of take), i64 lease's end, group
                 u32 count, as often: i64 visible from (0: at once), group
+    9 spared    u32 deliveries that have not failed, ranges: of messages of the snapshot before
 
     group       u32 attempts, i64 first taken, i32 bytes of the key (-1: no key), key, ranges:
                 messages of one key; a take's and a lease's were handed out that often with it
@@ -29,6 +31,7 @@ from struct import error as StructError  # noqa: N812 - it is a class
 from typing import Final, NamedTuple
 
 from features.queue.model import ContiguousTake, Effects
+from features.queue.retrying import Ending
 from gateway.errors import CorruptBatch
 
 MESSAGES_MAX: Final = 1 << 22
@@ -40,6 +43,7 @@ _TIMED: Final = Struct(">Bq")
 _GROUP: Final = Struct(">Iqi")
 _LEASE: Final = Struct(">Bq")
 _COUNT: Final = Struct(">I")
+_SPARED: Final = Struct(">BI")
 _NUMBER: Final = Struct(">q")
 _RANGE: Final = Struct(">qI")
 _ONE_RANGE: Final = Struct(">IqI")
@@ -54,6 +58,9 @@ KIND_PURGE: Final = 5
 KIND_SKIP: Final = 6
 KIND_SEEK: Final = 7
 KIND_SNAPSHOT: Final = 8
+KIND_SPARED: Final = 9
+
+_ENDINGS: Final = {ending.value: ending for ending in Ending}
 
 Ranges = list[range]
 
@@ -100,7 +107,7 @@ class Done(NamedTuple):
 class Return(NamedTuple):
     """See the layout."""
 
-    counts_attempt: bool
+    ending: Ending
     due_unix_ms: int
     offsets: Ranges
 
@@ -109,6 +116,13 @@ class Extend(NamedTuple):
     """See the layout."""
 
     due_unix_ms: int
+    offsets: Ranges
+
+
+class Spared(NamedTuple):
+    """See the layout."""
+
+    spared: int
     offsets: Ranges
 
 
@@ -128,7 +142,7 @@ class Snapshot(NamedTuple):
     waiting: list[Waiting]
 
 
-Change = Take | Done | Return | Extend | Move | Snapshot
+Change = Take | Done | Return | Extend | Move | Snapshot | Spared
 
 
 def encode_take(
@@ -172,9 +186,14 @@ def entry_of(effects: Effects) -> bytes | None:
     return b"".join(parts) if parts else None
 
 
-def encode_return(offsets: Sequence[int], due_unix_ms: int, *, counts_attempt: bool) -> bytes:
+def encode_return(offsets: Sequence[int], due_unix_ms: int, ending: Ending) -> bytes:
     """Return a change of kind return."""
-    return _RETURN.pack(KIND_RETURN, not counts_attempt, due_unix_ms) + encode_offsets(offsets)
+    return _RETURN.pack(KIND_RETURN, ending.value, due_unix_ms) + encode_offsets(offsets)
+
+
+def encode_spared(spared: int, offsets: Sequence[int]) -> bytes:
+    """Return a change of kind spared."""
+    return _SPARED.pack(KIND_SPARED, spared) + encode_offsets(offsets)
 
 
 def encode_extend(offsets: Sequence[int], due_unix_ms: int) -> bytes:
@@ -304,7 +323,12 @@ class _Reader:
             return Done(self._read_offsets())
         if kind == KIND_RETURN:
             _, flags, due_unix_ms = self._unpack(_RETURN)
-            return Return(not flags, due_unix_ms, self._read_offsets())
+            if flags not in _ENDINGS:
+                raise CorruptBatch(f"a return with the flags {flags}")
+            return Return(_ENDINGS[flags], due_unix_ms, self._read_offsets())
+        if kind == KIND_SPARED:
+            _, spared = self._unpack(_SPARED)
+            return Spared(spared, self._read_offsets())
         if KIND_EXTEND <= kind <= KIND_SNAPSHOT:
             return self._read_timed()
         raise CorruptBatch(f"no change of a queue is of kind {kind}")

@@ -3,10 +3,14 @@
 With ``Order.KEY`` a key's queue hands out nothing while messages of the key are in flight, except
 requeued messages below all of these offsets; and nothing behind a message that is not visible
 yet. Messages without a key have no order.
+
+With ``Order.PRIORITY`` a key is a priority, as one byte; without a key it is 0. The queue of the
+highest one goes first, whatever the others have.
 """
 
 from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
+from operator import attrgetter
 from typing import Final
 
 from features.fairness import Fairness
@@ -17,21 +21,25 @@ from features.queue.states import NO_TIME, Flight, Open, Requeued, UnreadRange
 _GIVEN_BACK: Final = 0  # requeued messages go before new ones
 _FRESH: Final = 1
 _STALE_MIN: Final = 64
+_PRIORITY_MAX: Final = 255
+_BY_RANK = attrgetter("rank")
 
-QueuePosition = tuple[int, int]  # _GIVEN_BACK or _FRESH, offset
+QueuePosition = tuple[int, int]  # the queue's rank, and _GIVEN_BACK or _FRESH; offset
 
 
 class KeyQueue:
     """Waiting messages of one key: requeued offsets and unread ranges, each as a heap.
 
-    ``position``: its sort key among the ready queues; None when it is not ready.
+    ``position``: its sort key among the ready queues; None when it is not ready. ``rank``: even,
+    the lower the earlier; 0 where queues have no ranks.
     """
 
-    __slots__ = ("back", "key", "number", "position", "ranges")
+    __slots__ = ("back", "key", "number", "position", "ranges", "rank")
 
-    def __init__(self, key: bytes | None, number: int) -> None:
+    def __init__(self, key: bytes | None, number: int, rank: int) -> None:
         self.key = key
         self.number = number
+        self.rank = rank
         self.back: list[int] = []
         self.ranges: list[tuple[int, UnreadRange]] = []
         self.position: QueuePosition | None = None
@@ -47,6 +55,7 @@ class KeyQueues:
         "_locks",
         "_number",
         "_ready",
+        "has_ranks",
         "is_ordered",
     )
 
@@ -61,6 +70,7 @@ class KeyQueues:
         self._locks = locks
         self._fairness = fairness if order is Order.FAIR else None
         self.is_ordered = order is Order.KEY
+        self.has_ranks = order is Order.PRIORITY
         self.clear()
 
     def clear(self) -> None:
@@ -95,7 +105,8 @@ class KeyQueues:
         key_queue = self._key_queues.get(key)
         if key_queue is None:
             self._number += 1
-            key_queue = self._key_queues[key] = KeyQueue(key, self._number)
+            rank = rank_of(key) if self.has_ranks else 0
+            key_queue = self._key_queues[key] = KeyQueue(key, self._number, rank)
         return key_queue
 
     def offer_key(self, key: bytes | None) -> None:
@@ -140,9 +151,8 @@ class KeyQueues:
         if back is not None:
             lowest = self.lowest_in_flight(key_queue.key)
             may_go = lowest is None or back.offset < lowest
-            return (
-                (_GIVEN_BACK, back.offset) if may_go and back.due_unix_ms == NO_TIME else None
-            )
+            may_go = may_go and back.due_unix_ms == NO_TIME
+            return (key_queue.rank + _GIVEN_BACK, back.offset) if may_go else None
         if (
             self.is_ordered
             and key_queue.key is not None
@@ -151,7 +161,8 @@ class KeyQueues:
             return None
         if ranges:
             unread_range = ranges[0][1]
-            return (_FRESH, unread_range.first) if unread_range.due_unix_ms == NO_TIME else None
+            if unread_range.due_unix_ms == NO_TIME:
+                return key_queue.rank + _FRESH, unread_range.first
         return None
 
     def lowest_in_flight(self, key: bytes | None) -> int | None:
@@ -184,6 +195,10 @@ class KeyQueues:
     def returned(self, count: int) -> list[int]:
         """Return the first requeued offsets that may go: queue by queue, ascending in each."""
         found: list[int] = []
+        if self.has_ranks:  # new messages of one go before returned ones of another
+            for key_queue in sorted(self._key_queues.values(), key=_BY_RANK):
+                found += self._returned_of(key_queue, count - len(found))
+            return found
         seen: dict[KeyQueue, QueuePosition] = {}
         ready = self._ready
         while ready and ready[0][0][0] == _GIVEN_BACK and len(found) < count:
@@ -228,3 +243,13 @@ class KeyQueues:
     def _is_noisy(self, key: bytes | None, now_unix_ms: int) -> bool:
         fairness = self._fairness
         return fairness is not None and key is not None and fairness.is_noisy(key, now_unix_ms)
+
+
+def rank_of(key: bytes | None) -> int:
+    r"""Return the rank of a priority: even, and the lower the higher it is.
+
+    >>> rank_of(b"\xff"), rank_of(b"\x01"), rank_of(None)
+    (0, 508, 510)
+    """
+    priority = key[0] if key is not None and len(key) == 1 else 0
+    return 2 * (_PRIORITY_MAX - priority)

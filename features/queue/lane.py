@@ -10,125 +10,36 @@ Every call changes the lane at once; its effects say what to write, move and wak
 
 from collections.abc import Iterable, Sequence
 
-from features.fairness import Fairness
-from features.queue import journal
-from features.queue.acking import Acking, Ids
-from features.queue.browsing import State, browse, browse_there, count, ready
+from features.queue import journal, replay
+from features.queue.acking import Ids
 from features.queue.contiguous import next_range, take_contiguous
 from features.queue.delivery import LaneDelivery
 from features.queue.extending import extend, take_late
+from features.queue.lane_state import LaneState
 from features.queue.model import (
     AT_ONCE,
     DEAD_MAX,
-    Counts,
     Effects,
     HeldRange,
+    LapsedRange,
     Order,
-    Policy,
     Result,
     Run,
     SettledRange,
     Taken,
     TakenRange,
 )
-from features.queue.open_messages import OpenMessages
 from features.queue.range_settling import are_held, held_by, settle_ranges
 from features.queue.rejecting import reject_ready
-from features.queue.replay import (
-    LOST_HOLDER,
-    claim,
-    expire,
-    purge,
-    replay,
-    seek,
-    take_snapshot,
-)
 from features.queue.requeueing import Requeueing
+from features.queue.retrying import Ending
+from features.queue.selecting import SelectedTake
 from features.queue.states import Moving, Requeued
 from features.queue.ticking import do_due
-from features.queue.unread_ranges import UnreadRanges
 
 
-class Lane:
+class Lane(LaneState):
     """Lane of a partition and group. ``fairness`` is shared by all lanes of a queue."""
-
-    def __init__(
-        self, policy: Policy, next_offset: int, *, fairness: Fairness | None = None
-    ) -> None:
-        self._policy = policy
-        self._fairness = fairness
-        self._unread = UnreadRanges(next_offset)
-        self._open = self._new_open()
-        self._acking = Acking(self._open, self._unread)
-        self._now_unix_ms = 0  # the latest time given
-
-    def _new_open(self) -> OpenMessages:
-        is_fair = self._policy.order is Order.FAIR
-        return OpenMessages(self._policy.order, self._fairness if is_fair else None)
-
-    @property
-    def policy(self) -> Policy:
-        """The settings of the queue."""
-        return self._policy
-
-    @policy.setter
-    def policy(self, policy: Policy) -> None:
-        """Change it. With another order ``fed_end`` goes back to ``next_offset``: feed anew."""
-        before, self._policy = self._policy, policy
-        if policy.order is not before.order:
-            self.unfeed()
-
-    def unfeed(self) -> None:
-        """Forget what was never handed out: ``fed_end`` goes back to ``next_offset``."""
-        self._unread.unfeed()
-        messages = self._new_open()
-        self._open.move_to(messages, self._now_unix_ms)
-        self._open = self._acking.messages = messages
-
-    @property
-    def next_offset(self) -> int:
-        """The first offset that was never handed out."""
-        return self._unread.next_offset
-
-    @property
-    def fed_end(self) -> int:
-        """End of the offsets fed to the lane: the next run begins here or above."""
-        return self._unread.fed_end
-
-    @property
-    def wants_more(self) -> bool:
-        """Whether it must be fed more: later messages may go before those it knows."""
-        return self._unread.wants_more(self._policy.lookahead)
-
-    @property
-    def has_room(self) -> bool:
-        """Whether it may be fed more, where feeding costs nothing."""
-        return self._unread.range_count < self._policy.lookahead
-
-    @property
-    def floor(self) -> int:
-        """The lowest offset that is still needed. O(1), amortised."""
-        return self._open.floor(self._unread.next_offset)
-
-    @property
-    def open_count(self) -> int:
-        """Number of messages handed out and not settled."""
-        return len(self._open.items)
-
-    @property
-    def moving_count(self) -> int:
-        """Number of messages that are being moved away, or wait for another try. O(1)."""
-        return self._open.moving_count
-
-    @property
-    def returned_count(self) -> int:
-        """Number of requeued messages, visible or delayed. O(1)."""
-        return len(self._open.items) - self._open.in_flight_count
-
-    @property
-    def next_due_unix_ms(self) -> int | None:
-        """Time of the next call of ``tick``, unless another call changes it."""
-        return self._open.timers.next_due_unix_ms
 
     def feed(self, runs: Sequence[Run], now: int) -> Effects:
         """Add existing messages, in order of offsets; there are none between them.
@@ -137,7 +48,11 @@ class Lane:
         """
         self._now_unix_ms = now
         added = self._unread.feed(runs, now, is_keyed=self._policy.order is not Order.NONE)
-        return Effects(wake=self._open.add_ranges(added))
+        wake = self._open.add_ranges(added)
+        if self._is_looked_at and self._unread.has_grown:
+            self._unread.has_grown = False
+            wake = True
+        return Effects(wake=wake)
 
     def pass_to(self, end_offset: int) -> None:
         """Note that no message is left below an offset but those that were fed.
@@ -178,6 +93,16 @@ class Lane:
         )
         delivery.take_all(now, lease_ms, quiet_only=quiet_only)
         return delivery.taken, Effects(delivery.journal_entry(), delivery.dead)
+
+    def take_selected(
+        self, offsets: Iterable[int], *, holder: int, lease_ms: int, now: int
+    ) -> tuple[list[TakenRange], Effects]:
+        """Hand out those of some messages that are ready, wherever they are in the order."""
+        self._now_unix_ms = now
+        taking = SelectedTake(
+            self._open, self._unread, self._policy, holder, now, now + lease_ms
+        )
+        return taking.take(offsets), taking.effects
 
     def ack(self, ids: Ids, *, now: int = 0) -> tuple[list[Result], Effects]:
         """Settle messages. ``now`` is used to count the time that tenants spend.
@@ -234,17 +159,17 @@ class Lane:
         return counts, requeueing.effects
 
     def release(
-        self, ids: Ids, *, delay_ms: int, now: int, counts_attempt: bool = True
+        self, ids: Ids, *, delay_ms: int, now: int, ending: Ending = Ending.FAILED
     ) -> tuple[list[Result], Effects]:
         """Requeue messages before their lease is over, visible at once or later."""
         self._now_unix_ms = now
         due_unix_ms = now + delay_ms if delay_ms > 0 else AT_ONCE
         requeueing = self._requeueing()
-        results = requeueing.release(ids, due_unix_ms, counts_attempt=counts_attempt)
+        results = requeueing.release(ids, due_unix_ms, ending)
         return results, requeueing.effects
 
     def _requeueing(self) -> Requeueing:
-        return Requeueing(self._open, self._now_unix_ms)
+        return Requeueing(self._open, self._policy, self._now_unix_ms)
 
     def reject(self, ids: Ids, *, reason: str, now: int = 0) -> tuple[list[Result], Effects]:
         """Reject messages: the effects have them. After a lost move they are handed out again."""
@@ -308,27 +233,29 @@ class Lane:
         """Undo ``ack`` after its entry was not stored: leases go on. Old keys are not known."""
         self._acking.put_back(ids, self._now_unix_ms)
 
-    def end_holder(self, holder: int, now: int, *, counts_attempt: bool = True) -> Effects:
+    def end_holder(self, holder: int, now: int, ending: Ending = Ending.FAILED) -> Effects:
         """Requeue all messages of a holder, whose connection has ended."""
         self._now_unix_ms = now
         requeueing = self._requeueing()
-        requeueing.end_holder(holder, counts_attempt=counts_attempt)
+        requeueing.end_holder(holder, ending)
         return requeueing.effects
 
-    def tick(self, now: int, *, messages_max: int) -> Effects:
+    def tick(
+        self, now: int, *, messages_max: int, lapsed: list[LapsedRange] | None = None
+    ) -> Effects:
         """Do what is due: end leases and delays, and retry moves.
 
         Ends after the first lease that reaches ``messages_max``; then ``next_due_unix_ms`` is in
-        the past and more is due.
+        the past and more is due. What holders have lost by that is added to ``lapsed``.
         """
         self._now_unix_ms = now
         requeueing = self._requeueing()
-        do_due(self._open, self._unread, requeueing, now, messages_max=messages_max)
+        do_due(self._open, self._unread, requeueing, now, messages_max, lapsed)
         return requeueing.effects
 
     def purge(self, end_offset: int) -> Effects:
         """Remove all messages below ``end_offset``, whatever their state."""
-        purge(end_offset, self._open, self._unread, self._now_unix_ms)
+        replay.purge(end_offset, self._open, self._unread, self._now_unix_ms)
         return Effects(journal.encode_move(journal.KIND_PURGE, end_offset), wake=True)
 
     def expire_before(self, offset: int) -> Effects:
@@ -338,50 +265,22 @@ class Lane:
         """
         if offset <= self.floor:
             return Effects()
-        return expire(offset, self._open, self._unread, self._now_unix_ms)
+        return replay.expire(offset, self._open, self._unread, self._now_unix_ms)
 
     def seek(self, offset: int, *, end_offset: int) -> Effects:
         """Start again at an offset and forget all state. Feed from there."""
         offset = min(max(offset, 0), end_offset)
-        seek(offset, self._open, self._unread, self._now_unix_ms)
+        replay.seek(offset, self._open, self._unread, self._now_unix_ms)
         self._acking.clear()
         return Effects(journal.encode_move(journal.KIND_SEEK, offset))
 
-    def browse(self, start_offset: int, messages_max: int) -> list[State]:
-        """Return states of so many offsets: ready (or not fed), in_flight, delayed or done."""
-        return browse(self._open.items, self._unread, start_offset, messages_max)
-
-    def browse_there(self, start_offset: int, end_offset: int, most: int) -> list[State]:
-        """Return states as ``browse``, of the first ``most`` that are not done."""
-        return browse_there(self._open.items, self._unread, start_offset, end_offset, most)
-
-    def is_done(self, first: int, last: int) -> bool:
-        """Return whether all messages from ``first`` to ``last`` were handed out and are done."""
-        is_out = last < self._unread.next_offset
-        return is_out and self._open.items.keys().isdisjoint(range(first, last + 1))
-
-    def returned(self, count: int) -> list[int]:
-        """Return the requeued messages that ``take`` hands out next, key by key."""
-        return self._open.key_queues.returned(count)
-
-    def ready(self, count: int) -> list[int]:
-        """Return the first ready messages: requeued ones, then new ones, the lowest first."""
-        return ready(self._open, self._unread, count)
-
-    def counts(self, end_offset: int) -> Counts:
-        """Return the messages by state in a partition that ends at ``end_offset``. O(1).
-
-        Compacted messages count until the lane is fed beyond them.
-        """
-        return count(self._open, self._unread, end_offset)
-
     def snapshot(self) -> bytes:
         """Return the journal entry that replaces all before it."""
-        return take_snapshot(self._open, self._unread)
+        return replay.take_snapshot(self._open, self._unread)
 
     def apply(self, entry: bytes) -> None:
         """Replay a journal entry, before the lane is fed. Error: ``CorruptBatch``."""
-        replay(entry, self._open, self._unread)
+        replay.replay(entry, self._open, self._unread)
 
     def claim(self, offsets: Sequence[int], *, holder: int, now: int) -> list[Taken]:
         """Assign messages to a holder that survived, after a load and before ``recovered``.
@@ -390,10 +289,10 @@ class Lane:
         handed out to it, which only a snapshot records.
         """
         self._now_unix_ms = now
-        return claim(offsets, self._open, self._unread, holder=holder, now_unix_ms=now)
+        return replay.claim(offsets, self._open, self._unread, holder=holder, now_unix_ms=now)
 
     def recovered(self, now: int) -> Effects:
         """Finish a replay: requeue the messages that connections held."""
-        effects = self.end_holder(LOST_HOLDER, now)
+        effects = self.end_holder(replay.LOST_HOLDER, now)
         effects.wake = True
         return effects

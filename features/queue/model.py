@@ -6,6 +6,8 @@ from typing import Final, NamedTuple
 AT_ONCE: Final = 0  # as ``Run.visible_unix_ms``
 BY_TIME: Final = 0  # as a holder: nothing but the lease's end gives back what it took
 ATTEMPTS: Final = "attempts"  # as a reason: it was handed out as often as the policy allows
+DELIVERY_LIMIT: Final = "delivery_limit"  # as a reason: it has failed more often than that
+NO_LIMIT: Final = -1  # as ``Policy.delivery_limit``
 
 DEAD_MAX: Final = 256  # that die of their attempts in one call, unless it says otherwise
 
@@ -16,13 +18,27 @@ class Order(Enum):
     NONE = "none"  # the lowest offset; keys mean nothing
     KEY = "key"  # the lowest offset of a key none of whose messages is in flight
     FAIR = "fair"  # messages of quiet keys (tenants) before those of noisy ones
+    PRIORITY = (
+        "priority"  # the highest priority, then the lowest offset; the key is the priority
+    )
+
+
+class RetryOn(Enum):
+    """Deliveries after which a message comes back with a delay."""
+
+    FAILED = "failed"
+    RETURNED = "returned"  # given back without having failed
+    ALL = "all"
 
 
 class Policy(NamedTuple):
     """Settings of a queue. They may change at any time.
 
     ``attempts_max``: deliveries after which a requeued message is dead instead of delivered
-    again; 0 for no limit.
+    again; 0 for no limit. ``delivery_limit``: failed deliveries that are allowed; a message that
+    fails once more is dead at once.
+    ``retry_delay_ms``: time until a message that comes back is visible, as often as it was
+    delivered, at most ``retry_delay_ms_max`` (0 for no limit); see ``features.queue.retrying``.
     ``lookahead``: runs of one key known beyond ``next``. ``in_flight_max``: messages of one lane
     in flight at a time.
     """
@@ -31,6 +47,10 @@ class Policy(NamedTuple):
     attempts_max: int = 0
     lookahead: int = 120_000
     in_flight_max: int = 120_000
+    delivery_limit: int = NO_LIMIT
+    retry_delay_ms: int = 0
+    retry_delay_ms_max: int = 0
+    retry_delay_on: RetryOn = RetryOn.ALL
 
 
 class Run(NamedTuple):
@@ -53,20 +73,23 @@ class Taken(NamedTuple):
 class TakenRange(NamedTuple):
     """Contiguous messages of one key that were handed out together, and equally often.
 
-    ``attempt`` counts from 1, and is part of each message's delivery id.
+    ``attempt`` counts from 1, and is part of each message's delivery id. ``failed_count``: earlier
+    deliveries that failed; the others were given back without that.
     """
 
     offsets: range
     attempt: int
     first_taken_unix_ms: int
+    failed_count: int = 0
 
 
 class Outcome(Enum):
     """Outcome of a message, given by its receiver."""
 
     ACK = "ack"
-    RELEASE = "release"  # back to the queue, at once or when a delay is over
-    RETURN = "return"  # as a release, but the attempt does not count
+    RELEASE = "release"  # back to the queue, at once or when a delay is over: it has failed
+    REQUEUE = "requeue"  # as a release, but it has not failed: the delivery limit counts it not
+    RETURN = "return"  # as a release, but the attempt does not count: nobody has seen it
     REJECT = "reject"  # to the dead letters, or dropped where there are none
 
 
@@ -83,6 +106,14 @@ class SettledRange(NamedTuple):
     offsets: range
     attempt: int
     outcome: Outcome
+
+
+class LapsedRange(NamedTuple):
+    """Contiguous messages whose lease has ended, which their holder has not any more."""
+
+    holder: int
+    offsets: range
+    attempt: int
 
 
 class Dead(NamedTuple):

@@ -151,7 +151,9 @@ class OpenMessages:
             self.timers.put(flight, due_unix_ms)
             flight.lease_end_unix_ms = due_unix_ms
             return
-        other = Flight(offsets, flight.key, flight.attempt, flight.first_taken_unix_ms)
+        other = Flight(
+            offsets, flight.key, flight.attempt, flight.first_taken_unix_ms, flight.spared
+        )
         other.holder = flight.holder
         other.taken_unix_ms = flight.taken_unix_ms
         other.lease_end_unix_ms = due_unix_ms
@@ -245,7 +247,9 @@ class OpenMessages:
         """Hand all messages over to one that is empty and of another order."""
         for flight in {item for item in self.items.values() if isinstance(item, Flight)}:
             offsets = self.members(flight)
-            again = Flight(offsets, flight.key, flight.attempt, flight.first_taken_unix_ms)
+            again = Flight(
+                offsets, flight.key, flight.attempt, flight.first_taken_unix_ms, flight.spared
+            )
             other.launch(
                 again,
                 holder=flight.holder,
@@ -256,7 +260,13 @@ class OpenMessages:
         for item in self.items.values():
             due_unix_ms = item.due_unix_ms
             if isinstance(item, Requeued):
-                back = Requeued(item.offset, item.key, item.attempts, item.first_taken_unix_ms)
+                back = Requeued(
+                    item.offset,
+                    item.key,
+                    item.attempts,
+                    item.first_taken_unix_ms,
+                    item.spared,
+                )
                 other.requeue(back, AT_ONCE if due_unix_ms == NO_TIME else due_unix_ms)
             elif isinstance(item, Moving):
                 other.items[item.offset] = item

@@ -5,13 +5,21 @@ alone, so that a late acknowledgement cannot settle another holder's delivery.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from features.queue.acking import Acking
 from features.queue.model import HeldRange, Outcome, SettledRange
 from features.queue.open_messages import OpenMessages
 from features.queue.requeueing import Requeueing
+from features.queue.retrying import Ending
 from features.queue.states import Flight
 from features.ranges import contiguous_ranges
+
+ENDING_OF: Final = {
+    Outcome.RELEASE: Ending.FAILED,
+    Outcome.REQUEUE: Ending.SPARED,
+    Outcome.RETURN: Ending.UNSEEN,
+}
 
 
 def are_held(messages: OpenMessages, offsets: range, attempt: int, holder: int) -> bool:
@@ -87,9 +95,7 @@ def settle_ranges(
             elif outcome is Outcome.REJECT:
                 requeueing.kill(found, part, attempt, reason)
             else:
-                requeueing.requeue(
-                    {found: part}, due_unix_ms, counts_attempt=outcome is Outcome.RELEASE
-                )
+                requeueing.requeue({found: part}, due_unix_ms, ENDING_OF[outcome])
         counts.append(count)
     return counts
 

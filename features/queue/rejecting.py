@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from features.queue import journal
 from features.queue.model import AT_ONCE, Dead, Effects, Policy
 from features.queue.open_messages import OPEN_PER_IN_FLIGHT, OpenMessages
+from features.queue.retrying import Ending
 from features.queue.states import NO_TIME, Requeued
+from features.queue.taking_out import take_out
 from features.queue.unread_ranges import UnreadRanges
 
 Fresh = dict[bytes | None, list[int]]  # by key: offsets never handed out
@@ -57,15 +59,9 @@ def _take_out(
     offset: int, messages: OpenMessages, unread: UnreadRanges, fresh: Fresh, now_unix_ms: int
 ) -> Requeued | None:
     """Return a new message as a requeued one; None when there is none."""
-    unread_range = unread.ready_at(offset)
+    unread_range = take_out(offset, messages, unread)
     if unread_range is None:
         return None
-    if offset == unread_range.first:
-        unread.use(unread_range, 1)
-    else:
-        _, behind = unread.cut(offset)
-        if behind is not None:
-            messages.add_range(behind)
     fresh.setdefault(unread_range.key, []).append(offset)
     return Requeued(offset, unread_range.key, 0, now_unix_ms)
 
@@ -77,4 +73,4 @@ def _entry(fresh: Fresh, opened: list[int], unread: UnreadRanges, now_unix_ms: i
     took = journal.encode_take(
         is_held=False, due_unix_ms=now_unix_ms, next_offset=unread.next_offset, groups=groups
     )
-    return took + journal.encode_return(opened, AT_ONCE, counts_attempt=False)
+    return took + journal.encode_return(opened, AT_ONCE, Ending.UNSEEN)

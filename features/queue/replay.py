@@ -5,7 +5,7 @@ from itertools import chain
 from typing import Final
 
 from features.queue import journal
-from features.queue.journal import Done, Extend, Group, Move, Return, Snapshot, Take
+from features.queue.journal import Done, Extend, Group, Move, Return, Snapshot, Spared, Take
 from features.queue.model import AT_ONCE, BY_TIME, Effects, Taken
 from features.queue.open_messages import OpenMessages
 from features.queue.states import NO_TIME, Flight, Requeued
@@ -30,6 +30,8 @@ def replay(entry: bytes, messages: OpenMessages, unread: UnreadRanges) -> None:
             _extend(change, messages)
         elif isinstance(change, Snapshot):
             _restore(change, messages, unread)
+        elif isinstance(change, Spared):
+            _note_spared(change, messages)
         else:
             _move(change, messages, unread)
 
@@ -81,10 +83,12 @@ def _launch(
         all_offsets += offsets
     if not all_offsets:
         return
+    first = messages.items.get(all_offsets[0])
+    spared = 0 if first is None else min(first.spared, max(group.attempts - 1, 0))
     opened = [at for at in all_offsets if not messages.remove(at, AT_ONCE)]
     if opened:
         messages.note_opened(opened)
-    flight = Flight(all_offsets, group.key, group.attempts, group.first_taken_unix_ms)
+    flight = Flight(all_offsets, group.key, group.attempts, group.first_taken_unix_ms, spared)
     holder = LOST_HOLDER if is_held else BY_TIME
     messages.launch(
         flight, holder=holder, due_unix_ms=due_unix_ms, now_unix_ms=group.first_taken_unix_ms
@@ -101,15 +105,16 @@ def claim(
 ) -> list[Taken]:
     """Let a holder have messages that he had before the load; return those that he has."""
     taken: list[Taken] = []
-    alike: dict[tuple[bytes | None, int, int], list[int]] = {}
+    alike: dict[tuple[bytes | None, int, int, int], list[int]] = {}
     for offset in offsets:
         item = messages.items.get(offset)
         if isinstance(item, Flight):
-            like = (item.key, item.attempt, item.first_taken_unix_ms)
+            like = (item.key, item.attempt, item.first_taken_unix_ms, item.spared)
         elif item is not None:
-            like = (item.key, max(item.attempts, 1), item.first_taken_unix_ms)
+            attempt = max(item.attempts, 1)
+            like = (item.key, attempt, item.first_taken_unix_ms, min(item.spared, attempt - 1))
         elif offset >= unread.next_offset and unread.cut(offset)[0]:
-            like = (None, 1, now_unix_ms)
+            like = (None, 1, now_unix_ms, 0)
         else:
             continue
         if item is None:
@@ -118,8 +123,8 @@ def claim(
             messages.remove(offset, now_unix_ms)
         alike.setdefault(like, []).append(offset)
         taken.append(Taken(offset, like[1], like[2]))
-    for (key, attempt, first_taken_unix_ms), found in alike.items():
-        flight = Flight(found, key, attempt, first_taken_unix_ms)
+    for (key, attempt, first_taken_unix_ms, spared), found in alike.items():
+        flight = Flight(found, key, attempt, first_taken_unix_ms, spared)
         messages.launch(flight, holder=holder, due_unix_ms=NO_TIME, now_unix_ms=now_unix_ms)
     return taken
 
@@ -137,11 +142,12 @@ def _give_back(change: Return, messages: OpenMessages) -> None:
         if item is None:
             continue
         if isinstance(item, Flight):
-            attempts = item.attempt - (not change.counts_attempt)
+            attempts = change.ending.attempts(item.attempt)
+            spared = change.ending.spared(item.spared)
         else:
-            attempts = item.attempts
+            attempts, spared = item.attempts, item.spared
         messages.remove(offset, AT_ONCE)
-        back = Requeued(offset, item.key, attempts, item.first_taken_unix_ms)
+        back = Requeued(offset, item.key, attempts, item.first_taken_unix_ms, spared)
         messages.requeue(back, change.due_unix_ms)
 
 
@@ -168,6 +174,13 @@ def _restore(snapshot: Snapshot, messages: OpenMessages, unread: UnreadRanges) -
                 messages.requeue(back, waiting.due_unix_ms)
 
 
+def _note_spared(change: Spared, messages: OpenMessages) -> None:
+    for offset in chain.from_iterable(change.offsets):
+        item = messages.items.get(offset)
+        if item is not None:
+            item.spared = change.spared  # those of a flight are alike
+
+
 def take_snapshot(messages: OpenMessages, unread: UnreadRanges) -> bytes:
     """Return the journal entry from which a lane is restored without those before it."""
     flights: dict[Flight, None] = {}
@@ -185,7 +198,12 @@ def take_snapshot(messages: OpenMessages, unread: UnreadRanges) -> bytes:
         group = journal.encode_group(attempts, first_taken_unix_ms, key, offsets)
         groups.append(journal.encode_waiting(group, due_unix_ms))
     leases = [_encode_flight(flight, messages) for flight in flights]
-    return journal.encode_snapshot(unread.next_offset, unread.handed_out(), leases, groups)
+    snapshot = journal.encode_snapshot(unread.next_offset, unread.handed_out(), leases, groups)
+    spared: dict[int, list[int]] = {}
+    for offset, item in messages.items.items():
+        if item.spared:
+            spared.setdefault(item.spared, []).append(offset)
+    return snapshot + b"".join(journal.encode_spared(*one) for one in spared.items())
 
 
 def _encode_flight(flight: Flight, messages: OpenMessages) -> bytes:

@@ -39,6 +39,7 @@ class Flight(Timed):
 
     ``offsets`` are those it began with; a message belongs to it as long as the lane says so.
     ``left`` counts those. The lease's end is kept here too for when it is not due any more.
+    ``spared``: earlier deliveries that have not failed.
     """
 
     __slots__ = (
@@ -49,11 +50,17 @@ class Flight(Timed):
         "lease_end_unix_ms",
         "left",
         "offsets",
+        "spared",
         "taken_unix_ms",
     )
 
     def __init__(
-        self, offsets: Sequence[int], key: bytes | None, attempt: int, first_taken_unix_ms: int
+        self,
+        offsets: Sequence[int],
+        key: bytes | None,
+        attempt: int,
+        first_taken_unix_ms: int,
+        spared: int = 0,
     ) -> None:
         self.due_unix_ms = NO_TIME  # as the base class does, without the call
         self.offsets = offsets
@@ -64,27 +71,37 @@ class Flight(Timed):
         self.taken_unix_ms = first_taken_unix_ms
         self.lease_end_unix_ms = NO_TIME
         self.holder = 0
+        self.spared = spared
 
 
 class Requeued(Timed):
-    """A requeued message; due: when it becomes visible, unless it is."""
+    """A requeued message; due: when it becomes visible, unless it is.
 
-    __slots__ = ("attempts", "first_taken_unix_ms", "key", "offset")
+    ``attempts``: deliveries so far; ``spared`` of them have not failed.
+    """
+
+    __slots__ = ("attempts", "first_taken_unix_ms", "key", "offset", "spared")
 
     def __init__(
-        self, offset: int, key: bytes | None, attempts: int, first_taken_unix_ms: int
+        self,
+        offset: int,
+        key: bytes | None,
+        attempts: int,
+        first_taken_unix_ms: int,
+        spared: int = 0,
     ) -> None:
         super().__init__()
         self.offset = offset
         self.key = key
         self.attempts = attempts
         self.first_taken_unix_ms = first_taken_unix_ms
+        self.spared = spared
 
 
 class Moving(Timed):
     """A message being moved to the dead letters; due: when the move is retried."""
 
-    __slots__ = ("attempts", "first_taken_unix_ms", "key", "offset", "reason")
+    __slots__ = ("attempts", "first_taken_unix_ms", "key", "offset", "reason", "spared")
 
     def __init__(self, back: Requeued, reason: str) -> None:
         super().__init__()
@@ -92,6 +109,7 @@ class Moving(Timed):
         self.key = back.key
         self.attempts = back.attempts
         self.first_taken_unix_ms = back.first_taken_unix_ms
+        self.spared = back.spared
         self.reason = reason
 
 

@@ -26,6 +26,7 @@ class UnreadRanges:
 
     ``count`` and ``delayed_count`` are messages, ``range_count`` ranges. ``fed_end``: start of
     the next feed. ``early``: offsets handed out beyond it, before the lane was loaded.
+    ``has_grown``: a feed has made a range longer, for who has looked at it to reset.
     """
 
     __slots__ = (
@@ -35,11 +36,13 @@ class UnreadRanges:
         "delayed_count",
         "early",
         "fed_end",
+        "has_grown",
         "range_count",
     )
 
     def __init__(self, fed_end: int) -> None:
         self.early = RangeSet()
+        self.has_grown = False
         self.clear(fed_end)
 
     def unfeed(self) -> None:
@@ -127,6 +130,7 @@ class UnreadRanges:
                 and before.first <= before.last
             ):
                 before.last = last
+                self.has_grown = True
                 return
         unread_range = UnreadRange(first, last, key)
         unread_range.due_unix_ms = due_unix_ms

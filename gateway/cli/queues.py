@@ -18,6 +18,7 @@ _NONE: Final = "no queues; make one: headgate queues create NAME"
 _MEANINGS: Final[Mapping[tuple[str, object], str]] = {
     ("retention_ms", -1): "no end",
     ("attempts_max", 0): "any number",
+    ("delivery_limit", -1): "any number",
 }
 
 
@@ -35,9 +36,10 @@ Settings = Annotated[
     typer.Argument(
         parser=parse_change,
         metavar="SETTING=VALUE",
-        help="order (none, key: one of a key at a time, fair: quiet keys first), lease_ms, "
-        "delay_ms, retention_ms, attempts_max, dead_letter_topic, dead_letter_exchange, "
-        "dead_letter_routing_key, in_flight_max, length_max, single_active.",
+        help="order (none, key: one of a key at a time, fair: quiet keys first, priority: the "
+        "highest first, up to priority_max), lease_ms, delay_ms, retention_ms, attempts_max, "
+        "delivery_limit, retry_delay_ms, retry_delay_ms_max, retry_delay_on, dead_letter_topic, "
+        "dead_letter_exchange, dead_letter_routing_key, in_flight_max, length_max, single_active.",
     ),
 ]
 

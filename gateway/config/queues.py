@@ -90,10 +90,17 @@ class DeclaredQueue(FrozenConfig):
     partitions: int = Field(
         default=1, ge=1, le=100_000, description="Partitions of its topic when it is created."
     )
-    order: Literal["none", "key", "fair"] = Field(
+    order: Literal["none", "key", "fair", "priority"] = Field(
         default="none",
         description="`key`: messages of one key one after the other (FIFO; needed where the "
-        "name ends in `.fifo`); `fair`: those of quiet keys before those of noisy ones.",
+        "name ends in `.fifo`); `fair`: those of quiet keys before those of noisy ones; "
+        "`priority`: those of the highest priority first.",
+    )
+    priority_max: int = Field(
+        default=9,
+        ge=1,
+        le=255,
+        description="Highest priority with the order `priority`; what is above counts as this.",
     )
     lease_ms: int = Field(
         default=30_000,
@@ -113,6 +120,30 @@ class DeclaredQueue(FrozenConfig):
         default=0,
         ge=0,
         description="Deliveries of a message before it is a dead letter; 0 for no limit.",
+    )
+    delivery_limit: int = Field(
+        default=-1,
+        ge=-1,
+        description="Failed deliveries of a message that are allowed: after one more it is a dead "
+        "letter. -1 for no limit.",
+    )
+    retry_delay_ms: int = Field(
+        default=0,
+        ge=0,
+        le=315_360_000_000,
+        description="Milliseconds before a message that came back can be received, as often as it "
+        "was delivered.",
+    )
+    retry_delay_ms_max: int = Field(
+        default=0,
+        ge=0,
+        le=315_360_000_000,
+        description="Limit of that delay, in milliseconds; 0 for no limit.",
+    )
+    retry_delay_on: Literal["failed", "returned", "all"] = Field(
+        default="all",
+        description="Deliveries after which it applies: those that failed, those that were "
+        "returned without that, or all.",
     )
     dead_letter_topic: TopicNameOrNone = Field(
         default="",

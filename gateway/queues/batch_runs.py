@@ -1,7 +1,7 @@
 """Runs of a batch for a lane: its offsets, with their keys and the times they become visible.
 
-Pure. Only a queue that orders by key, or delays, decodes batches; for others the header is
-enough.
+Pure. Only a queue that orders by key or priority, or delays, decodes batches; for others the header
+is enough.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,6 +22,7 @@ from gateway.model import (
     unix_ms_in,
 )
 from gateway.queues.delay_changes import LaneDelay
+from gateway.queues.lane_keys import LaneKeys
 from gateway.records.codec import DECOMPRESSED_BYTES_MAX, iter_records
 from gateway.records.compression import decompress
 
@@ -42,20 +43,35 @@ def keyed_runs(batch: Buffer, header: BatchHeader, base_offset: int) -> list[Run
         return plain_run(base_offset, base_offset + header.last_offset_delta)
 
 
-def runs_of_records(records: Sequence[Record], header: BatchHeader) -> list[Run]:
+def runs_of_records(
+    records: Sequence[Record], header: BatchHeader, keys: LaneKeys
+) -> list[Run]:
     """Return runs as ``keyed_runs``, from decoded records; no records: the batch is corrupt."""
     if not records:
         return plain_run(header.base_offset, header.last_offset)
     runs: list[Run] = []
-    first, _, key, _, _ = records[0]
+    key_of = keys.of_record
+    first, key = records[0].offset, key_of(records[0])
     last = first - 1
-    for offset, _, record_key, _, _ in records:
+    for record in records:
+        offset, record_key = record.offset, key_of(record)
         if record_key != key or offset != last + 1:
             runs.append(Run(first, last, key))
             first, key = offset, record_key
         last = offset
     runs.append(Run(first, last, key))
     return runs
+
+
+def priority_runs(
+    batch: Buffer, base_offset: int, header: BatchHeader, keys: LaneKeys
+) -> list[Run]:
+    """Return the runs of a batch by priority, otherwise as ``keyed_runs``."""
+    try:
+        keyed = [(record.offset, keys.of_record(record)) for record in iter_records(batch)]
+    except CorruptBatch:
+        return plain_run(base_offset, base_offset + header.last_offset_delta)
+    return _joined(0, iter(keyed))
 
 
 class Delay(NamedTuple):
@@ -70,9 +86,13 @@ class Delay(NamedTuple):
 
 
 def delayed_runs(
-    batch: Buffer, base_offset: int, header: BatchHeader, delay: Delay, *, with_keys: bool
+    batch: Buffer,
+    base_offset: int,
+    header: BatchHeader,
+    delay: Delay,
+    keys: LaneKeys | None,
 ) -> list[Run]:
-    """Return the runs of a batch of a queue with a delay.
+    """Return the runs of a batch of a queue with a delay; without ``keys`` they have none.
 
     A timestamp in the future counts as now. A record with the header ``deliver-at`` is visible
     from that time instead.
@@ -82,7 +102,7 @@ def delayed_runs(
         for record in iter_records(batch):
             offset = record.offset
             visible = _visible_unix_ms(record, delay) + delay.step_ms
-            key = record.key if with_keys else None
+            key = None if keys is None else keys.of_record(record)
             last = runs[-1] if runs else None
             if last is not None and last[1:] == (offset - 1, key, visible):
                 runs[-1] = Run(last.first, offset, key, visible)

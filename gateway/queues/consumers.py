@@ -7,8 +7,7 @@ one only while none of a higher priority may get more; among equals, and with re
 """
 
 from collections.abc import Sequence
-from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -16,181 +15,26 @@ from features.queue.consumer_ring import ConsumerRing, share_of
 from features.queue.model import Outcome, SettledRange
 from gateway.errors import Overloaded, RequestError
 from gateway.leaser import Right
-from gateway.queues.cached_batch import CachedBatch
+from gateway.queues.consumer import CREDIT_UNLIMITED as CREDIT_UNLIMITED  # noqa: PLC0414
+from gateway.queues.consumer import DEALT_MAX
+from gateway.queues.consumer import CancelReason as CancelReason  # noqa: PLC0414
+from gateway.queues.consumer import Consumer as Consumer  # noqa: PLC0414
+from gateway.queues.consumer import ConsumerSink as ConsumerSink  # noqa: PLC0414
 from gateway.queues.delivered_ranges import DeliveredRange
 from gateway.queues.lanes import QueueContext
 from gateway.queues.pending_receives import PendingReceives
-from gateway.queues.receivers import SERVED_PER_TURN, Found, Receivers
+from gateway.queues.receivers import SERVED_PER_TURN, Receivers
+from gateway.queues.selecting import Matches, Selection
 from gateway.queues.settling import OnRangesSettled, Settler
+from gateway.queues.taker import Found
 
-CREDIT_UNLIMITED: Final = 1 << 62
-DEALT_MAX: Final = 1_024  # messages to one consumer in a turn, whatever its credit
 BYTES_MAX: Final = 1_048_576  # of one turn; one message is delivered whatever its size
-FITTING_TIMES: Final = 4  # as many messages are taken, by the size of those before, as fit
 
 _log = structlog.get_logger()
 
 
 class QueueInUse(RequestError):
     """A consumer has the queue for itself, or wants it and others are there."""
-
-
-class CancelReason(Enum):
-    """Reason why a queue has ended a consumer."""
-
-    DELETED = "the queue was deleted"
-    MOVED = "another node serves the queue"
-    STOPPED = "the node stops"
-    FAILED = "an internal error"
-
-
-class ConsumerSink(Protocol):
-    """Receiver of a consumer's messages, in an adapter. Calls come on the event loop."""
-
-    def on_ranges(self, ranges: Sequence[DeliveredRange]) -> None:
-        """Take messages, which are in flight for the consumer's holder from here on.
-
-        The ranges are in order of delivery: messages that came back first, then new ones. Each is
-        of one stored batch, and of one attempt. Their number is at most the credit, which they
-        have used. Called at most once a turn. ``Consumer.cancel`` and others may be called here.
-        An error cancels the consumer (``FAILED``); its messages return with their lease or holder.
-        """
-        ...
-
-    def on_cancelled(self, reason: CancelReason) -> None:
-        """Note that the queue has ended the consumer; not called after ``Consumer.cancel``.
-
-        Messages in flight stay with the holder, and can be settled unless the queue is gone.
-        """
-        ...
-
-
-class Consumer:
-    """One registered consumer. Made by ``Consumers.subscribe``. Loop only."""
-
-    __slots__ = (
-        "_fitting_max",
-        "_home",
-        "_is_paused",
-        "_is_reading",
-        "_sink",
-        "_was_answered",
-        "bytes_max",
-        "credit",
-        "holder",
-        "is_active",
-        "is_done",
-        "is_exclusive",
-        "is_polling",
-        "lease_ms",
-        "messages_max",
-        "priority",
-        "settles_at_once",
-        "ticket",
-    )
-
-    def __init__(  # noqa: PLR0913 - what it asked for; made in one place
-        self,
-        home: "Consumers",
-        sink: ConsumerSink,
-        *,
-        holder: int,
-        credit: int,
-        bytes_max: int,
-        priority: int,
-        lease_ms: int,
-        is_exclusive: bool,
-        settles_at_once: bool,
-    ) -> None:
-        self._home = home
-        self._sink = sink
-        self._is_paused = False
-        self._is_reading = False  # messages that it was dealt are read from the disk
-        self._fitting_max = DEALT_MAX
-        self._was_answered = False
-        self.holder = holder
-        self.credit = credit
-        """Messages that it may still get; deliveries use it, and only ``grant`` adds to it."""
-        self.bytes_max = bytes_max
-        self.priority = priority
-        self.lease_ms = lease_ms
-        self.is_exclusive = is_exclusive
-        self.settles_at_once = settles_at_once
-        self.is_active = False
-        """Whether it is its turn where only one consumer is active; true in other queues."""
-        self.is_done = False
-        """Whether it was cancelled."""
-        self.messages_max = 0  # what it is dealt now
-        self.is_polling = False  # as ``receivers.Taker``
-        self.ticket = 0
-
-    def grant(self, messages: int) -> None:
-        """Add credit, as many as were settled or asked for."""
-        self.set_credit(self.credit + messages)
-
-    def set_credit(self, messages: int) -> None:
-        """Set the credit; ``CREDIT_UNLIMITED`` for no limit."""
-        self.credit = min(messages, CREDIT_UNLIMITED)
-        self._home.renew(self)
-
-    def pause(self) -> None:
-        """Deliver nothing until ``resume``: the socket is full."""
-        self._is_paused = True
-        self._home.renew(self)
-
-    def resume(self) -> None:
-        """Deliver again."""
-        self._is_paused = False
-        self._home.renew(self)
-
-    def cancel(self) -> None:
-        """End the consumer; messages in flight stay with its holder (``Queue.end_holder``)."""
-        if not self.is_done:
-            self._home.remove(self)
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether it may get messages now."""
-        is_free = not (self._is_paused or self._is_reading or self.is_done)
-        return self.credit > 0 and is_free and self.is_active
-
-    # --- for ``Consumers`` and ``Receivers``
-
-    def begin_turn(self, messages_max: int) -> None:
-        """Set what it may take now."""
-        self.messages_max = min(self.credit, messages_max, self._fitting_max)
-        self._was_answered = False
-
-    def end_turn(self) -> None:
-        """Wait for what is read for it."""
-        if not self._was_answered:
-            self._is_reading = True
-            self._home.renew(self)
-
-    def finish(self, ranges: list[DeliveredRange]) -> None:
-        """Deliver what was taken; nothing, when it could not be read."""
-        self._was_answered = True
-        self._is_reading = False
-        for one in ranges:
-            self.credit -= len(one.offsets)
-        if ranges:
-            self._fitting_max = _fitting_max(ranges[-1].batch, self.bytes_max)
-        self._home.renew(self)
-        if self.is_done or not ranges:
-            return
-        if self.settles_at_once:
-            self._home.settle_all(ranges, self.holder)
-        self._sink.on_ranges(ranges)
-
-    def fail(self) -> None:
-        """End it after an internal error."""
-        self.end(CancelReason.FAILED)
-
-    def end(self, reason: CancelReason) -> None:
-        """End it by the queue."""
-        if not self.is_done:
-            self._home.remove(self)
-            self._sink.on_cancelled(reason)
 
 
 class _WaitingReceives:
@@ -216,6 +60,7 @@ class Consumers:
         self._ring: ConsumerRing[Consumer | _WaitingReceives] = ConsumerRing()
         self._waiting = _WaitingReceives()
         self._consumers: dict[Consumer, None] = {}
+        self._set_aside: dict[Consumer, None] = {}  # they select, and have found nothing
         self._is_single = receivers.settings.single_active
 
     def __len__(self) -> int:
@@ -232,6 +77,7 @@ class Consumers:
         lease_ms: int | None = None,
         is_exclusive: bool = False,
         settles_at_once: bool = False,
+        matches: Matches | None = None,
     ) -> Consumer:
         """Register a consumer; it gets messages from the next turn on.
 
@@ -239,6 +85,8 @@ class Consumers:
         consumers may share it. ``credit``: messages before the next ``grant``. ``bytes_max``: of a
         turn, in bytes of values and headers. ``lease_ms``: by default the queue's.
         ``settles_at_once``: messages are acknowledged as they are delivered, at most once.
+        ``matches``: the consumer gets messages for which it is true only, ahead of others
+        (``gateway.queues.selecting``); none in a queue with the order ``key``.
         ``is_exclusive``: no other consumer may be there. Where the queue's ``single_active`` is
         set, one consumer gets messages at a time: the first, then the one of the highest priority,
         then the oldest. Errors: ``QueueInUse``; ``Overloaded`` above ``queue.receivers_max``.
@@ -258,6 +106,7 @@ class Consumers:
             lease_ms=settings.lease_ms if lease_ms is None else lease_ms,
             is_exclusive=is_exclusive,
             settles_at_once=settles_at_once,
+            selection=None if matches is None else Selection(matches),
         )
         self._activate(consumer)
         others[consumer] = None
@@ -314,6 +163,7 @@ class Consumers:
     def remove(self, consumer: Consumer) -> None:
         """Forget a consumer; the next one is active where only one is."""
         del self._consumers[consumer]
+        self._set_aside.pop(consumer, None)
         consumer.is_done = True
         consumer.is_active = False
         self._ring.set_ready(consumer, consumer.priority, is_ready=False)
@@ -341,6 +191,28 @@ class Consumers:
 
     # --- turns
 
+    def woke(self) -> None:
+        """Let consumers look again that have found nothing; see ``receivers.Dealer``."""
+        if self._set_aside:
+            set_aside, self._set_aside = self._set_aside, {}
+            for consumer in set_aside:
+                consumer.is_set_aside = False
+                if consumer.selection is not None:
+                    consumer.selection.is_cut = False
+                self.renew(consumer)
+
+    def freed(self) -> None:
+        """Let consumers look again that did not look at all; see ``receivers.Dealer``."""
+        if self._set_aside and any(_is_cut(consumer) for consumer in self._set_aside):
+            self.woke()
+
+    def _put_aside(self, consumer: Consumer, found: Found) -> None:
+        consumer.is_set_aside = True
+        self._set_aside[consumer] = None
+        self.renew(consumer)
+        if found is Found.PERHAPS:  # others have their turn
+            self._context.loop.call_soon(self.woke)
+
     def deal(self) -> None:
         """Serve consumers and waiting receives for one turn; see ``receivers.Dealer``."""
         share = 0
@@ -359,7 +231,10 @@ class Consumers:
                 left -= count
                 found = self._receivers.serve_waiting(count)
             if found is not Found.SOMETHING:
-                return
+                if not isinstance(member, Consumer) or member.selection is None:
+                    return
+                self._put_aside(member, found)
+                continue
             self._ring.served(member, member.priority)
         self._receivers.schedule()
 
@@ -382,13 +257,8 @@ class Consumers:
         return found
 
 
-def _fitting_max(batch: CachedBatch, bytes_max: int) -> int:
-    """Return how many messages to take so that ``bytes_max`` of them are hardly missed.
-
-    What is taken beyond goes back, with entries in the journal; sizes differ, so it is a few more.
-    """
-    message_bytes = batch.size_bytes // (batch.last_offset - batch.base_offset + 1)
-    return FITTING_TIMES * bytes_max // max(message_bytes, 1) + 1
+def _is_cut(consumer: Consumer) -> bool:
+    return consumer.selection is not None and consumer.selection.is_cut
 
 
 def _ignore(_counts: list[int], _error: object) -> None:

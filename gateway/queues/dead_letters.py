@@ -19,7 +19,8 @@ from typing import Final, NamedTuple
 import structlog
 
 from features.queue.journal import encode_done
-from features.queue.model import ATTEMPTS, Dead, Effects
+from features.queue.model import Dead, Effects
+from features.queue.retrying import may_go_again
 from gateway.coalescer import ROUND_BYTES_MAX
 from gateway.errors import (
     GatewayError,
@@ -155,11 +156,11 @@ class DeadLetters:
     def _without_revived(self, lane: QueueLane, some: list[DeadMessage]) -> list[DeadMessage]:
         """Requeue messages that need not move after a policy change; return the others."""
         settings = lane.owner.settings
-        attempts_max = lane.lane.policy.attempts_max  # none while the topic is not there
+        policy = lane.lane.policy  # without limits while the topic is not there
         moved: list[DeadMessage] = []
         revived: list[DeadMessage] = []
         for one in some:
-            may_go = one.dead.reason == ATTEMPTS and not 0 < attempts_max <= one.dead.attempts
+            may_go = may_go_again(policy, one.dead)
             lost_target = one.had_target and not settings.has_dead_letters
             (revived if may_go or lost_target else moved).append(one)
         if revived:

@@ -26,22 +26,25 @@ class FoundRange(NamedTuple):
     offsets: range
     attempt: int
     first_taken_unix_ms: int
+    failed_count: int
     batch: CachedBatch | Unreadable
 
 
 class DeliveredRange(NamedTuple):
     """Contiguous messages of one stored batch, handed out together and equally often.
 
-    ``attempt`` counts from 1. The messages are settled by partition number, offsets and attempt:
-    ``Queue.settle_ranges``. ``Queue.records_of`` returns the records, ``Queue.shown_of`` a
-    protocol's own form of them. ``batch.runs`` are the runs it was appended from, while they are
-    in memory and nobody needed its records.
+    ``attempt`` counts from 1; ``failed_count`` of the earlier ones have failed. The messages are
+    settled by partition number, offsets and attempt: ``Queue.settle_ranges``.
+    ``Queue.records_of`` returns the records, ``Queue.shown_of`` a protocol's own form of them.
+    ``batch.runs`` are the runs it was appended from, while they are in memory and nobody needed
+    its records.
     """
 
     partition: Partition
     offsets: range
     attempt: int
     first_taken_unix_ms: int
+    failed_count: int
     batch: CachedBatch
 
     @property
@@ -52,7 +55,7 @@ class DeliveredRange(NamedTuple):
 
 def deliveries_of(delivered: DeliveredRange, records: Sequence[Record]) -> list[Delivery]:
     """Return the messages of a range one by one; ``records`` are its records."""
-    partition, _, attempt, first_taken_unix_ms, _ = delivered
+    partition, _, attempt, first_taken_unix_ms, _, _ = delivered
     number = partition.number
     return list(
         map(

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Final, NamedTuple, cast
 
 from features.queue.model import TakenRange
+from features.queue.retrying import Ending
 from features.ranges import contiguous_ranges
 from gateway.clock import Clock
 from gateway.model import EXPIRES_AT, unix_ms_in
@@ -65,7 +66,7 @@ class _Looking:
         self, found: FoundRange, batch: CachedBatch, delivered: list[DeliveredRange]
     ) -> int:
         """Add what may be delivered of a range to ``delivered``; return the bytes left."""
-        partition, offsets, attempt, first_taken_unix_ms, _ = found
+        partition, offsets, attempt, first_taken_unix_ms, failed_count, _ = found
         rest = self._rest
         next_offset = offsets.start
         good: list[int] = []
@@ -92,7 +93,7 @@ class _Looking:
                 good.append(offset)
         rest.gone.extend((at, attempt) for at in range(next_offset, offsets.stop))
         delivered += [
-            DeliveredRange(partition, part, attempt, first_taken_unix_ms, batch)
+            DeliveredRange(partition, part, attempt, first_taken_unix_ms, failed_count, batch)
             for part in contiguous_ranges(good)
         ]
         return self._left_bytes
@@ -173,7 +174,7 @@ class DeliveryFilter:
 
     def _release(self, lane: QueueLane, ids: list[Id], delay_ms: int) -> None:
         now = self._context.clock.steady_unix_ms()
-        _, effects = lane.lane.release(ids, delay_ms=delay_ms, now=now, counts_attempt=False)
+        _, effects = lane.lane.release(ids, delay_ms=delay_ms, now=now, ending=Ending.UNSEEN)
         lane.done(effects)
 
 

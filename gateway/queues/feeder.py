@@ -18,13 +18,14 @@ from gateway.queues.batch_runs import (
     delayed_runs,
     keyed_runs,
     plain_run,
+    priority_runs,
     runs_of_records,
 )
 from gateway.queues.delay_changes import LaneDelay, current_delay
+from gateway.queues.lane_keys import LaneKeys
 from gateway.queues.message_cache import MessageCache
 from gateway.queues.model import EarlierDelay, QueueSettings
 from gateway.records.decoding_cost import LOOP_WORK_MAX, decoding_cost_of
-from gateway.records.records_from_runs import keys_of_runs
 from gateway.tail import Tail
 
 RETRY_S: Final = 1.0
@@ -56,7 +57,7 @@ class Feeder:
         self._retry: asyncio.TimerHandle | None = None
         self._beside: asyncio.Task[None] | None = None
         self._behind = 0  # where the tail goes on that was closed for it
-        self._with_keys = False
+        self._keys: LaneKeys | None = None  # where the order is by key or priority
         self._delay = LaneDelay()
         self.is_paused = False
 
@@ -71,7 +72,7 @@ class Feeder:
 
     def configure(self, settings: QueueSettings, earlier: Sequence[EarlierDelay]) -> None:
         """Apply changed settings; messages fed already stay as they are."""
-        self._with_keys = settings.order is not Order.NONE
+        self._keys = LaneKeys(settings) if settings.order is not Order.NONE else None
         number = self._partition.number
         self._delay = current_delay(settings, earlier, number, self._clock.unix_ms())
 
@@ -141,9 +142,9 @@ class Feeder:
             if work > LOOP_WORK_MAX:
                 rest = [_piece(one) for one in batches[index:]]
                 return self._feed_beside(runs, rest, is_stored=True)
-            if self._with_keys and not is_delayed and not header.is_control:
+            if self._keys is not None and not is_delayed and not header.is_control:
                 records = self._bodies.keep_read(partition, batch, header)
-                runs += runs_of_records(records, header)
+                runs += runs_of_records(records, header, self._keys)
             else:
                 self._note(runs, _piece(batch), is_stored=True)
         return self._feed(runs, end=header.last_offset + 1)
@@ -164,11 +165,11 @@ class Feeder:
             if work > LOOP_WORK_MAX:
                 rest = [(one.batch, one.header, one.base_offset) for one in writes[index:]]
                 return self._feed_beside(runs, rest, is_stored=False)
-            if write.runs is not None and self._with_keys and not is_delayed:
-                runs += [Run(*one) for one in keys_of_runs(write.runs, write.base_offset)]
+            if write.runs is not None and self._keys is not None and not is_delayed:
+                runs += self._keys.runs_of(write.runs, write.base_offset)
             else:
                 self._note(runs, (write.batch, write.header, write.base_offset))
-                is_told = is_told and not (self._with_keys or is_delayed)
+                is_told = is_told and self._keys is None and not is_delayed
             if type(write.batch) is bytearray:  # a view would keep all of its request
                 self._bodies.keep(partition, write)
         return self._feed(runs, is_told=is_told)
@@ -226,7 +227,7 @@ class Feeder:
 
     def _work(self, header: BatchHeader, base_offset: int) -> int:
         """Return the cost of finding a batch's runs, as ``decoding_cost_of``."""
-        is_read = self._with_keys or self._is_delayed(base_offset)
+        is_read = self._keys is not None or self._is_delayed(base_offset)
         return decoding_cost_of(header) if is_read and not header.is_control else 0
 
     def _note(self, runs: list[Run], piece: _Piece, *, is_stored: bool = False) -> None:
@@ -237,7 +238,8 @@ class Feeder:
         batch, header, base_offset = piece
         if header.is_control:
             return
-        is_read = self._with_keys or self._is_delayed(base_offset)
+        keys = self._keys
+        is_read = keys is not None or self._is_delayed(base_offset)
         if is_stored and is_read and not self._broker.stored.is_intact(self._partition, batch):
             runs += plain_run(base_offset, base_offset + header.last_offset_delta)
             return
@@ -245,11 +247,13 @@ class Feeder:
             now_unix_ms = self._clock.unix_ms()
             step_ms = self._clock.steady_unix_ms() - now_unix_ms
             delay = Delay(self._delay, now_unix_ms, step_ms)
-            runs += delayed_runs(batch, base_offset, header, delay, with_keys=self._with_keys)
-        elif self._with_keys:
-            runs += keyed_runs(batch, header, base_offset)
-        else:
+            runs += delayed_runs(batch, base_offset, header, delay, keys)
+        elif keys is None:
             runs += plain_run(base_offset, base_offset + header.last_offset_delta)
+        elif keys.by_priority:
+            runs += priority_runs(batch, base_offset, header, keys)
+        else:
+            runs += keyed_runs(batch, header, base_offset)
 
     def _feed(self, runs: list[Run], *, is_told: bool = False, end: int = 0) -> bool:
         """Feed runs; there is nothing else below ``end``. False when the lane is full."""

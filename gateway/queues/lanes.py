@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 import structlog
 
 from features.queue.lane import Lane
-from features.queue.model import Dead, Effects, Order, Policy
+from features.queue.model import NO_LIMIT, Dead, Effects, LapsedRange, Order, Policy
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer
@@ -19,6 +19,7 @@ from gateway.model import TopicName
 from gateway.partition import Partition
 from gateway.queues.feeder import Feeder
 from gateway.queues.journal import QueueJournal, lane_id
+from gateway.queues.lease_ends import LeaseEnds
 from gateway.queues.message_cache import MessageCache
 from gateway.queues.model import EarlierDelay, QueueSettings
 from gateway.queues.no_journal import LaneJournal, NoJournal
@@ -76,6 +77,7 @@ class QueueContext:
         self.broker = broker
         self.transfers = transfers
         self.leaser = Leaser(clock)  # rights of single active consumers
+        self.lease_ends = LeaseEnds()
         self.clock = clock
         self.config = config
         self.journal = journal
@@ -119,7 +121,7 @@ class QueueContext:
 def policy_of(context: QueueContext, namespace: str, settings: QueueSettings) -> Policy:
     """Return the policy of a queue's lanes.
 
-    Attempts are not limited while the dead-letter topic is missing.
+    Neither attempts nor failures are limited while the dead-letter topic is missing.
     """
     target = settings.dead_letter_topic
     is_there = not target or context.mover.is_there(TopicName(namespace, target))
@@ -128,6 +130,10 @@ def policy_of(context: QueueContext, namespace: str, settings: QueueSettings) ->
         settings.attempts_max if is_there else 0,
         context.config.lookahead,
         settings.in_flight_max,
+        settings.delivery_limit if is_there else NO_LIMIT,
+        settings.retry_delay_ms,
+        settings.retry_delay_ms_max,
+        settings.retry_delay_on,
     )
 
 
@@ -324,7 +330,10 @@ class QueueLane:
     def tick(self) -> None:
         """End due leases and delays: see ``Deadlines``."""
         now = self._context.clock.steady_unix_ms()
-        self.done(self.lane.tick(now, messages_max=TICK_MESSAGES_MAX))
+        lapsed: list[LapsedRange] = []
+        self.done(self.lane.tick(now, messages_max=TICK_MESSAGES_MAX, lapsed=lapsed))
+        if lapsed:
+            self._context.lease_ends.tell(self.owner, self.number, lapsed)
 
     def come_up_to_now(self, now: int) -> None:
         """Feed all acknowledged messages, and end leases and delays due at ``now``.

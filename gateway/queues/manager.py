@@ -29,6 +29,7 @@ from gateway.queues.dead_letters import DeadLetters
 from gateway.queues.delay_changes import earlier_delays
 from gateway.queues.journal import QueueJournal
 from gateway.queues.lanes import QueueContext, QueueCounters, QueueLane
+from gateway.queues.lease_ends import OnLapsed
 from gateway.queues.model import DEFAULT_GROUP, QueueRow, QueueSettings
 from gateway.queues.pending_receives import PendingReceive, PendingReceives
 from gateway.queues.purge_offsets import PURGED, format_purged
@@ -168,9 +169,19 @@ class QueueManager:
         """Return the queues whose dead letters go to a topic, sorted by name and group."""
         return self._queues.sources_of(topic_name)
 
-    def new_holder(self) -> int:
-        """Return a new holder id for a connection; never 0, never repeated."""
-        return next(self._holders)
+    def new_holder(self, on_lapsed: OnLapsed | None = None) -> int:
+        """Return a new holder id for a connection; never 0, never repeated.
+
+        ``on_lapsed`` is called when leases of it have ended, until ``forget_holder``.
+        """
+        holder = next(self._holders)
+        if on_lapsed is not None:
+            self._context.lease_ends.add(holder, on_lapsed)
+        return holder
+
+    def forget_holder(self, holder: int) -> None:
+        """Call a holder no more: its connection has ended."""
+        self._context.lease_ends.forget(holder)
 
     # --- changes
 

@@ -116,7 +116,7 @@ class MessageCache:
 
     def show(self, delivered: DeliveredRange, show: Show) -> Columns | None:
         """Return contiguous messages in a protocol's form; None when one of them is not plain."""
-        partition, offsets, _, _, batch = delivered
+        partition, offsets, _, _, _, batch = delivered
         if not batch.is_dense:
             return None
         index, end = offsets.start - batch.base_offset, offsets.stop - batch.base_offset
@@ -356,6 +356,10 @@ def _add_found(
         end = min(taken.offsets.stop, batch.last_offset + 1)
     elif batch is Unreadable.UNREAD:
         end = taken.offsets.stop
-    _, attempt, first_taken_unix_ms = taken
-    found.append(FoundRange(partition, range(start, end), attempt, first_taken_unix_ms, batch))
+    _, attempt, first_taken_unix_ms, failed_count = taken
+    found.append(
+        FoundRange(
+            partition, range(start, end), attempt, first_taken_unix_ms, failed_count, batch
+        )
+    )
     return end

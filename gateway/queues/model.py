@@ -8,24 +8,43 @@ from uuid import UUID
 
 from pydantic import Field
 
-from features.queue.model import Order
+from features.queue.model import NO_LIMIT
+from features.queue.model import Order as Order  # noqa: PLC0414
 from features.queue.model import Outcome as Outcome  # noqa: PLC0414 - for plug-ins, which call ``settle``
 from features.queue.model import Result as Result  # noqa: PLC0414
+from features.queue.model import RetryOn as RetryOn  # noqa: PLC0414
+from features.queue.retrying import Ending as Ending  # noqa: PLC0414
 from gateway.config.base import FrozenConfig
 from gateway.model import DEFAULT_GROUP as DEFAULT_GROUP  # noqa: PLC0414 - a word of queues
 from gateway.model import Record
 
 LEASE_MS_MAX: Final = 43_200_000  # 12 h
+RETRY_DELAY_MS_MAX: Final = 315_360_000_000  # ten years
 
 
 class QueueSettings(FrozenConfig):
     """Settings of a queue for every protocol. Stored as JSON; defaults are left out."""
 
     order: Order = Order.NONE
+    priority_max: int = Field(
+        default=9, ge=1, le=255, description="With `order=priority`; above counts as this."
+    )
     lease_ms: int = Field(default=30_000, ge=0, le=LEASE_MS_MAX)
     delay_ms: int = Field(default=0, ge=0, description="Visible only when that old.")
     retention_ms: int = Field(default=-1, ge=-1, description="Older messages go; -1 for none.")
     attempts_max: int = Field(default=0, ge=0, description="0 for any number.")
+    delivery_limit: int = Field(
+        default=NO_LIMIT,
+        ge=NO_LIMIT,
+        description="Failed deliveries allowed; -1 for any number.",
+    )
+    retry_delay_ms: int = Field(
+        default=0, ge=0, le=RETRY_DELAY_MS_MAX, description="As often as it was delivered."
+    )
+    retry_delay_ms_max: int = Field(
+        default=0, ge=0, le=RETRY_DELAY_MS_MAX, description="0 for no limit."
+    )
+    retry_delay_on: RetryOn = RetryOn.ALL
     dead_letter_topic: str = Field(
         default="", description="In the same namespace; empty: none."
     )

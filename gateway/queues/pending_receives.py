@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from itertools import count
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from gateway.clock import Clock
 from gateway.deadlines import Deadlines
@@ -62,6 +62,9 @@ class PendingReceive:
         self.is_polling = False  # takes what is there now, without waiting
         self.is_waiting = False
         self.ticket = 0  # key of its timeout
+
+    selection: ClassVar[None] = None
+    """A receive takes any message."""
 
     @property
     def is_done(self) -> bool:

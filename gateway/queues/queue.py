@@ -7,6 +7,7 @@ from typing import Final
 from features.fairness import Fairness
 from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Counts, Policy, SettledRange
+from features.queue.retrying import Ending
 from gateway.errors import NotLeader
 from gateway.model import Record, TopicName
 from gateway.partition import Partition
@@ -17,7 +18,8 @@ from gateway.queues.lanes import QueueContext, QueueLane, policy_of
 from gateway.queues.length_limit import LengthLimit
 from gateway.queues.model import Delivery, DeliveryId, EarlierDelay, Outcome, QueueRow
 from gateway.queues.pending_receives import OnRanges, PendingReceive, PendingReceives
-from gateway.queues.purge_offsets import PURGED, PurgeGate, parse_purged
+from gateway.queues.purge_offsets import PURGED, parse_purged
+from gateway.queues.purging import purge_lanes
 from gateway.queues.receivers import Receivers
 from gateway.queues.settling import OnRangesSettled, OnSettled, Settler
 from gateway.queues.shown_forms import Columns, Show
@@ -199,11 +201,11 @@ class Queue:
         """Number of waiting receives."""
         return len(self._receivers)
 
-    def end_holder(self, holder: int, *, counts_attempt: bool = True) -> None:
+    def end_holder(self, holder: int, *, ending: Ending = Ending.FAILED) -> None:
         """Requeue the messages that a holder has in flight, after its connection has ended."""
         now = self._context.clock.steady_unix_ms()
         for lane in self.lanes:
-            lane.done(lane.lane.end_holder(holder, now, counts_attempt=counts_attempt))
+            lane.done(lane.lane.end_holder(holder, now, ending))
 
     def settle(
         self,
@@ -270,15 +272,9 @@ class Queue:
         """
         if self.is_away:
             self.check_here()
-        gate = PurgeGate(len(self.lanes), on_done)
         if not ready_only:
             self.purged_ends = tuple(lane.partition.stable_end for lane in self.lanes)
-        for lane in self.lanes:
-            purge = lane.lane.expire_before if ready_only else lane.lane.purge
-            lane.done(purge(lane.partition.stable_end), gate.one)
-            lane.feed_more()
-        if not self.lanes:
-            self._context.loop.call_soon(on_done, None)
+        purge_lanes(self._context, self.lanes, on_done, ready_only=ready_only)
 
     def counts(self) -> Counts:
         """Return the number of messages by state."""

@@ -38,7 +38,7 @@ from gateway.queues.call_payloads import (
     SettleMessages,
 )
 from gateway.queues.lanes import QueueContext, QueueLane
-from gateway.queues.purge_offsets import PurgeGate
+from gateway.queues.purging import PurgeGate
 from gateway.queues.queue import BROWSED_MAX, Queue
 from gateway.shards.model import (
     DONE,

@@ -8,12 +8,11 @@ of the receive that took them; other receives go on.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
-from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
-from features.queue.model import DEAD_MAX, Order
+from features.queue.model import DEAD_MAX, Order, TakenRange
 from gateway.errors import GatewayError
 from gateway.queues.delivered_ranges import DeliveredRange
 from gateway.queues.delivery_filter import DeliveryFilter, FoundPart, TakenPart
@@ -21,6 +20,8 @@ from gateway.queues.lanes import QueueContext, QueueLane
 from gateway.queues.message_cache import found_bytes
 from gateway.queues.model import QueueSettings
 from gateway.queues.pending_receives import PendingReceive, PendingReceives
+from gateway.queues.selecting import Selection
+from gateway.queues.taker import Dealer, Found, Taker
 
 FOUND_BYTES_MAX: Final = 16 * 1024 * 1024
 """Batches held for one answer, and one more; messages behind them wait for the next."""
@@ -30,45 +31,6 @@ RETRY_MS: Final = 1_000  # until messages that could not be read are handed out 
 LOOK_MS: Final = 1_000  # for one who does not wait, behind what is dead or has expired
 
 _log = structlog.get_logger()
-
-
-class Found(Enum):
-    """Result of serving a receive."""
-
-    SOMETHING = "it is answered, or is being read for"
-    NOTHING = "nothing is there"
-    PERHAPS = "many in front were dead or have expired: look again when others had their turn"
-
-
-class Taker(Protocol):
-    """A receive or a consumer, as messages are taken for it."""
-
-    messages_max: int
-    bytes_max: int
-    lease_ms: int
-    holder: int
-    ticket: int
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it was answered for good, or cancelled."""
-        ...
-
-    def finish(self, ranges: list[DeliveredRange]) -> None:
-        """Deliver messages; none, when they could not be read."""
-        ...
-
-    def fail(self) -> None:
-        """End after an internal error."""
-        ...
-
-
-class Dealer(Protocol):
-    """Registered consumers; see ``gateway.queues.consumers``."""
-
-    def deal(self) -> None:
-        """Serve consumers and waiting receives for one turn."""
-        ...
 
 
 class Receivers:
@@ -126,13 +88,20 @@ class Receivers:
     def wake(self, lane: QueueLane) -> None:
         """Serve waiting receives after a lane may have new messages."""
         self._active[lane] = None
-        if self._waiting or self.dealer is not None:
+        if self.dealer is not None:
+            self.dealer.woke()
+            self.schedule()
+        elif self._waiting:
             self.schedule()
 
     def freed(self) -> None:
         """Serve waiting receives after a settle, if the queue was full."""
+        if self.dealer is not None:
+            self.dealer.freed()
         if self._was_full:
             self._was_full = False
+            if self.dealer is not None:
+                self.dealer.woke()
             if self._waiting or self.dealer is not None:
                 self.schedule()
 
@@ -205,6 +174,8 @@ class Receivers:
     def serve(self, receiver: Taker) -> Found:
         """Hand out messages, or start to read them."""
         self._met_dead_count = 0
+        if receiver.selection is not None:
+            return self._serve_selection(receiver, receiver.selection)
         for _ in range(TRIES_MAX):
             met_dead_count = self._met_dead_count
             parts = self._take(receiver)
@@ -215,16 +186,66 @@ class Receivers:
                 if self._met_dead_count >= DEAD_MAX:
                     break
                 continue
-            found_parts = self._find(parts)
-            if found_parts is None:
-                self._context.start(self._read(receiver, parts))
-                return Found.SOMETHING
-            delivered = self._filter(receiver, found_parts)
-            if delivered:
-                receiver.finish(delivered)
+            if self._deliver(receiver, parts):
                 return Found.SOMETHING
         self._look_again()
         return Found.PERHAPS
+
+    def _serve_selection(self, receiver: Taker, selection: Selection) -> Found:
+        """Hand out what a consumer selects, once in a turn."""
+        self._come_up_to_now()
+        wanted = self._room(receiver.messages_max)
+        now = self._context.clock.steady_unix_ms()
+        parts: list[TakenPart] = []
+        is_over = True
+        for lane in self.lanes:
+            if wanted <= 0:
+                break
+            look = selection.look(self._context, lane, wanted)
+            is_over = is_over and (look.is_over or bool(look.unread))
+            if look.unread:
+                selection.reading.add(lane.number)
+                self._context.start(self._read_ahead(lane, look.unread, selection))
+            if not look.offsets:
+                continue
+            taken, effects = lane.lane.take_selected(
+                look.offsets, holder=receiver.holder, lease_ms=receiver.lease_ms, now=now
+            )
+            if taken:
+                parts.append((lane, taken))
+                wanted -= sum(len(one.offsets) for one in taken)
+            lane.done(effects)
+            lane.feed_more()
+        if parts and self._deliver(receiver, parts):
+            return Found.SOMETHING
+        return Found.NOTHING if is_over and not parts else Found.PERHAPS
+
+    async def _read_ahead(
+        self, lane: QueueLane, unread: list[TakenRange], selection: Selection
+    ) -> None:
+        """Read messages that a consumer is to look at; then it looks again."""
+        try:
+            async with self._context.cold_reads:
+                await self._context.message_cache.read_ranges(
+                    lane.partition, unread, bytes_max=FOUND_BYTES_MAX
+                )
+        except GatewayError as error:
+            _log.warning("messages cannot be read", error=str(error))
+            await asyncio.sleep(RETRY_MS / 1_000)
+        selection.reading.discard(lane.number)
+        if not self.is_closed:
+            self.wake(lane)
+
+    def _deliver(self, receiver: Taker, parts: list[TakenPart]) -> bool:
+        """Deliver taken messages, or start to read them; False when none may be delivered."""
+        found_parts = self._find(parts)
+        if found_parts is None:
+            self._context.start(self._read(receiver, parts))
+            return True
+        delivered = self._filter(receiver, found_parts)
+        if delivered:
+            receiver.finish(delivered)
+        return bool(delivered)
 
     def _find(self, parts: list[TakenPart]) -> list[FoundPart] | None:
         """Return taken messages with their batches; None when the disk must be waited for."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from features.queue.model import Effects, Result, SettledRange
+from features.queue.range_settling import ENDING_OF
 from gateway.errors import StorageUnavailable
 from gateway.queues.lanes import QueueContext, QueueLane
 from gateway.queues.model import DeliveryId, Outcome
@@ -162,12 +163,14 @@ class Settler:
                 continue
             if outcome is Outcome.ACK:
                 self._ack(lane, group, batch)
-            elif outcome is Outcome.RELEASE:
-                now = self._context.clock.steady_unix_ms()
-                results, effects = lane.lane.release(group.ids, delay_ms=delay_ms, now=now)
-                self._done(lane, group, batch, results, effects)
-            else:
+            elif outcome is Outcome.REJECT:
                 self._reject(lane, group, batch, reason)
+            else:
+                now = self._context.clock.steady_unix_ms()
+                results, effects = lane.lane.release(
+                    group.ids, delay_ms=delay_ms, now=now, ending=ENDING_OF[outcome]
+                )
+                self._done(lane, group, batch, results, effects)
         self._on_freed()
         batch.end_call(self._context.loop)
 

@@ -245,10 +245,9 @@ class Channel:
         else:
             self.transaction.settle(taken, Outcome.ACK)
 
-    def refuse(self, tag: int, *, multiple: bool, requeue: bool) -> None:
+    def refuse(self, tag: int, outcome: Outcome, *, multiple: bool) -> None:
         """Return or reject messages by delivery tag. Error: ``AmqpFault`` 406."""
         taken = self.take_unacked(tag, multiple=multiple)
-        outcome = Outcome.RELEASE if requeue else Outcome.REJECT
         if self.transaction is None:
             settle_as(taken, outcome)
         else:

@@ -1,6 +1,6 @@
 """Channels of one connection: opened, found by number, closed."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from adapters.amqp.v091.channel import Channel, ChannelConnection
@@ -9,6 +9,8 @@ from adapters.amqp.v091.framing import HEARTBEAT, METHOD, Frame
 from adapters.amqp.v091.methods.channel import ChannelClose, ChannelCloseOk, ChannelOpen
 from adapters.amqp.v091.methods.codec import decode_method
 from adapters.amqp.v091.methods.model import Method
+from adapters.amqp.v091.sources import find_lapsed
+from features.queue.model import LapsedRange
 
 Handler = Callable[[Channel, Any], Coroutine[Any, Any, None] | None]
 """Serves a method of a channel: at once, or by a coroutine for which the channel waits."""
@@ -103,6 +105,14 @@ class Channels:
             channel.send_confirms()
         self._connection.leave_if_idle()
 
+    def on_lapsed(self, queue: object, number: int, ranges: Sequence[LapsedRange]) -> None:
+        """Close the channels that have not acknowledged messages in time, as RabbitMQ does."""
+        for channel in tuple(self._channels.values()):
+            source = find_lapsed(channel.unacked, queue, number, ranges)
+            if source is not None:
+                fault = timed_out(channel.number, source.queue.settings.lease_ms)
+                self._connection.guard(self._connection.fail_channel, channel, fault)
+
     def pause_consumers(self) -> None:
         """Deliver nothing: the socket is full."""
         for channel in self._channels.values():
@@ -118,3 +128,13 @@ class Channels:
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             channel.close()
+
+
+def timed_out(number: int, timeout_ms: int) -> AmqpFault:
+    """Return the fault of a channel that has kept a message for too long."""
+    return AmqpFault(
+        ReplyCode.PRECONDITION_FAILED,
+        f"delivery acknowledgement on channel {number} timed out. Timeout value used: "
+        f"{timeout_ms} ms. This timeout value can be configured, see consumers doc guide to learn "
+        "more",
+    )

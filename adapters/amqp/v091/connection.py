@@ -75,7 +75,7 @@ class AmqpConnection(Connection):
         self.channels = Channels(self, handlers)
         self.publisher = ConnectionPublisher(self)
         self.control = Channel(self, 0)
-        self.holder = node.kernel.queues.new_holder()
+        self.holder = node.kernel.queues.new_holder(self.channels.on_lapsed)
         self.reader = FrameReader(min(LOGIN_FRAME_BYTES_MAX, self.config.frame_bytes_max))
         self.kept = KeptBytes(self, self.reader, node.body_budget)
         self._frames: list[Frame] = []

@@ -17,6 +17,7 @@ from adapters.amqp.v091.framing import (
 )
 from adapters.amqp.v091.methods.basic import BasicDeliver, BasicGetOk
 from adapters.amqp.v091.ports import ChannelPort
+from adapters.amqp.v091.redelivered import counted
 from adapters.amqp.v091.shown import to_columns
 from adapters.amqp.v091.sources import Source, settle_delivered
 from adapters.amqp.v091.unacked import Unacked
@@ -40,6 +41,7 @@ def deliver(channel: ChannelPort, source: Source, ranges: Sequence[DeliveredRang
         first_tag = channel.next_tags(len(one.offsets))
         _keep(channel, source, first_tag, one)
         origins, properties, bodies = _columns(channel, source, one)
+        properties = counted(source.queue, one, properties)
         frames = _Frames(channel, source.tag, is_redelivered=one.attempt > 1)
         parts: list[bytes] = []
         for tag, (origin, made, body) in enumerate(
@@ -63,7 +65,8 @@ def send_got(channel: ChannelPort, source: Source, one: DeliveredRange) -> None:
         exchange, routing_key = "", name_of(source.queue)
     ready = source.queue.counts().ready
     method = BasicGetOk(tag, one.attempt > 1, exchange, routing_key, ready)
-    properties = to_properties(record.headers, connection.node.reserved_prefixes)
+    made = to_properties(record.headers, connection.node.reserved_prefixes)
+    [properties] = counted(source.queue, one, (made,))
     content = encode_content(
         channel.number, properties, record.value or b"", connection.tuning.frame_bytes_max
     )

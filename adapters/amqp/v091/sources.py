@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from adapters.amqp.v091.unacked import Unacked
-from features.queue.model import SettledRange
+from features.queue.model import LapsedRange, SettledRange
 from gateway.errors import StorageUnavailable
 from gateway.queues.delivered_ranges import DeliveredRange
 from gateway.queues.manager import Queue
@@ -50,6 +50,25 @@ def settle_as(unacked: Iterable[Unacked[Source]], outcome: Outcome) -> None:
         source.settle(number, ranges)
     for source, count in freed.items():
         source.freed(count)
+
+
+def find_lapsed(
+    unacked: Iterable[Unacked[Source]],
+    queue: object,
+    number: int,
+    lapsed: Sequence[LapsedRange],
+) -> Source | None:
+    """Return the source of messages that are not acknowledged, and whose lease has ended."""
+    for one in unacked:
+        if one.source.queue is not queue or one.number != number:
+            continue
+        end_offset = one.first_offset + one.size
+        for _, offsets, attempt in lapsed:
+            if attempt == one.attempt and (
+                offsets.start < end_offset and one.first_offset < offsets.stop
+            ):
+                return one.source
+    return None
 
 
 def settle_delivered(

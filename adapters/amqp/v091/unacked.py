@@ -5,6 +5,7 @@ consecutive in their partition; so what is in flight is a few ranges, however ma
 """
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from operator import attrgetter
 from typing import Generic, NamedTuple, TypeVar
 
@@ -45,6 +46,10 @@ class UnackedRanges(Generic[_Source]):
         self._ranges: list[Unacked[_Source]] = []
         self.count = 0
         """Number of messages."""
+
+    def __iter__(self) -> Iterator[Unacked[_Source]]:
+        """Yield the ranges in order."""
+        return iter(self._ranges)
 
     def add(self, added: Unacked[_Source]) -> None:
         """Add messages whose tags are above all that are there."""

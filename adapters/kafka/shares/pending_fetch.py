@@ -364,7 +364,7 @@ class PendingShareFetch:
 def acquired_ranges(taken: Sequence[TakenRange]) -> list[AcquiredRange]:
     """Return what was taken, contiguous messages that were delivered equally often as one."""
     ranges: list[AcquiredRange] = []
-    for offsets, attempt, _ in taken:
+    for offsets, attempt, _, _ in taken:
         if ranges and ranges[-1].last_offset + 1 == offsets[0]:
             last = ranges[-1]
             if last.delivery_count == attempt:

@@ -113,7 +113,7 @@ class ShareLane:
             count, holder=holder, lease_ms=LEASE_MS, now=now
         )
         self._lanes.note(self, effects)
-        return [Piece(one.start, len(one), attempt) for one, attempt, _ in ranges]
+        return [Piece(one.start, len(one), attempt) for one, attempt, _, _ in ranges]
 
     def done(self, ids: Sequence[tuple[int, int]]) -> None:
         """Settle messages, as (offset, attempt)."""

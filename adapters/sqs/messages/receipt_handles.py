@@ -92,7 +92,7 @@ class ReceiptHandles:
     ) -> list[bytes]:
         """Return the handles of ranges, in order; ranges that touch share a part."""
         if len(ranges) == 1:
-            partition, offsets, attempt, _, _ = ranges[0]
+            partition, offsets, attempt, _, _, _ = ranges[0]
             return self.encode_contiguous(
                 partition.number, offsets.start, len(offsets), attempt, received_unix_ms
             )

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from features.fairness import Fairness
+from features.queue.delivery import each_taken
 from features.queue.journal import entry_of
 from features.queue.lane import Lane
 from features.queue.model import (
@@ -18,9 +19,13 @@ from features.queue.model import (
     Outcome,
     Policy,
     Result,
+    RetryOn,
     Run,
     SettledRange,
 )
+from features.queue.range_settling import ENDING_OF
+from features.queue.retrying import Ending
+from features.ranges import RangeSet
 from tests.features.queue.lane_model import (
     AHEAD,
     BACK,
@@ -46,10 +51,11 @@ class LaneMachine(RuleBasedStateMachine):
     def start(
         self, order: Order, in_flight_max: int, runs: list[tuple[bytes | None, int, int]]
     ) -> None:
-        self.policy = Policy(order, in_flight_max=in_flight_max)
+        self.policy = Policy(order, in_flight_max=in_flight_max, retry_delay_ms_max=100)
         self.fairness = Fairness()
         self.lane = Lane(self.policy, 0, fairness=self.fairness)
         self.model = LaneModel(order, in_flight_max)
+        self.model.retry_delay_ms_max = 100
         self.now = 1_000
         self.ids: list[tuple[int, int]] = []  # all that were ever handed out
         self.moving: set[int] = set()  # dead, and nobody has said what came of the move
@@ -151,6 +157,43 @@ class LaneMachine(RuleBasedStateMachine):
         )
         self.ids += [(message.offset, message.attempt) for message in taken]
 
+    @rule(
+        places=PLACES,
+        holder=st.sampled_from([BY_TIME, 7, 8]),
+        lease_ms=st.sampled_from([1, 100, 500]),
+    )
+    def take_selected(self, places: list[int], holder: int, lease_ms: int) -> None:
+        offsets = {place % self.model.end_offset for place in places}
+        offsets |= set(self.lane.returned(1))
+        how = {"holder": holder, "lease_ms": lease_ms, "now": self.now}
+        expected, dead = self.model.take_selected(offsets, **how)
+        ranges, effects = self.lane.take_selected(offsets, **how)
+        taken = each_taken(ranges)
+        assert sorted(taken) == expected
+        assert [message.offset for message in effects.dead] == dead
+        self.keep(
+            effects,
+            [self.model.messages[message.offset] for message in taken],
+            may_be_lost=True,
+        )
+        self.ids += [(message.offset, message.attempt) for message in taken]
+
+    @rule(share=st.integers(0, 4), count=st.integers(1, 9))
+    def look(self, share: int, count: int) -> None:
+        passed = RangeSet()
+        for offset in range(self.model.end_offset * share // 4):
+            passed.add(offset, offset)
+        found = [at for one in self.lane.candidates(passed, count) for at in one]
+        ready = {
+            one.offset
+            for one in self.model.of_state(AHEAD, BACK)
+            if one.due_unix_ms == AT_ONCE and not one.is_delayed
+        }
+        if self.policy.order is not Order.KEY:
+            assert set(found) <= ready
+            fed = {at for at in ready if at < self.model.fed_end and at not in passed}
+            assert len(set(found)) == len(found) == min(count, len(fed))
+
     @precondition(lambda self: self.ids)
     @rule(
         places=PLACES,
@@ -195,9 +238,9 @@ class LaneMachine(RuleBasedStateMachine):
                     message.state, message.reason, message.due_unix_ms = DYING, "bad", AT_ONCE
                 else:
                     due_unix_ms = self.now + delay_ms if delay_ms else AT_ONCE
-                    counts_attempt = outcome is Outcome.RELEASE
-                    self.model.requeue(message, due_unix_ms, counts_attempt=counts_attempt)
-                    returned.append(message)
+                    ending = ENDING_OF[outcome]
+                    if self.model.requeue(message, self.now, ending, due_unix_ms=due_unix_ms):
+                        returned.append(message)
         counts, effects = self.lane.settle_ranges(
             ranges, holder=holder, now=self.now, delay_ms=delay_ms, reason="bad"
         )
@@ -237,8 +280,12 @@ class LaneMachine(RuleBasedStateMachine):
         self.lane.put_back([one for one, result in pairs if result is Result.DONE])
 
     @precondition(lambda self: self.ids)
-    @rule(places=PLACES, delay_ms=st.sampled_from([0, 0, 30]), counts=st.booleans())
-    def release(self, places: list[int], delay_ms: int, *, counts: bool) -> None:
+    @rule(
+        places=PLACES,
+        delay_ms=st.sampled_from([0, 0, 30]),
+        ending=st.sampled_from([*Ending, Ending.FAILED]),
+    )
+    def release(self, places: list[int], delay_ms: int, ending: Ending) -> None:
         ids = self.pick(places)
         due_unix_ms = self.now + delay_ms if delay_ms else AT_ONCE
         expected: list[Result] = []
@@ -252,13 +299,16 @@ class LaneMachine(RuleBasedStateMachine):
                 changed.append(message)
                 found.add(offset)
             expected.append(result)
-        for message in changed:
-            self.model.requeue(message, due_unix_ms, counts_attempt=counts)
+        returned = [
+            message
+            for message in changed
+            if self.model.requeue(message, self.now, ending, due_unix_ms=due_unix_ms)
+        ]
         results, effects = self.lane.release(
-            ids, delay_ms=delay_ms, now=self.now, counts_attempt=counts
+            ids, delay_ms=delay_ms, now=self.now, ending=ending
         )
         assert results == expected
-        self.keep(effects, changed)
+        self.keep(effects, returned)
 
     @precondition(lambda self: self.ids)
     @rule(places=PLACES)
@@ -321,14 +371,14 @@ class LaneMachine(RuleBasedStateMachine):
             if message.state == BACK:
                 if span_ms and self.model.has_room:
                     message.state = FLIGHT
+                    message.spared = min(message.spared, max(message.attempts - 1, 0))
                     message.holder = BY_TIME
                     message.due_unix_ms = self.now + span_ms
                     taken_again.append(message)
             elif span_ms:
                 message.due_unix_ms = self.now + span_ms
                 changed.append(message)
-            else:
-                self.model.requeue(message, AT_ONCE)
+            elif self.model.requeue(message, self.now):
                 changed.append(message)
         results, effects = self.lane.extend(
             ids, lease_ms=spans[: len(ids)], now=self.now, latest_only=latest_only
@@ -374,15 +424,37 @@ class LaneMachine(RuleBasedStateMachine):
 
     @rule(holder=st.sampled_from([7, 8]))
     def end_holder(self, holder: int) -> None:
-        for message in self.model.of_state(FLIGHT):
-            if message.holder == holder:
-                self.model.requeue(message, AT_ONCE)
-        self.keep(self.lane.end_holder(holder, self.now), [])
+        returned = [
+            message
+            for message in self.model.of_state(FLIGHT)
+            if message.holder == holder and self.model.requeue(message, self.now)
+        ]
+        effects = self.lane.end_holder(holder, self.now)
+        self.keep(effects, returned if self.policy.retry_delay_ms else [])
 
-    @rule(attempts_max=st.sampled_from([0, 1, 2, 3]))
-    def change_policy(self, attempts_max: int) -> None:
+    @rule(
+        attempts_max=st.sampled_from([0, 1, 2, 3]),
+        delivery_limit=st.sampled_from([-1, -1, 0, 1, 2]),
+        retry_delay_ms=st.sampled_from([0, 0, 20, 60]),
+        retry_delay_on=st.sampled_from(RetryOn),
+    )
+    def change_policy(
+        self,
+        attempts_max: int,
+        delivery_limit: int,
+        retry_delay_ms: int,
+        retry_delay_on: RetryOn,
+    ) -> None:
+        self.policy = self.policy._replace(
+            attempts_max=attempts_max,
+            delivery_limit=delivery_limit,
+            retry_delay_ms=retry_delay_ms,
+            retry_delay_on=retry_delay_on,
+        )
         self.model.attempts_max = attempts_max
-        self.policy = self.policy._replace(attempts_max=attempts_max)
+        self.model.delivery_limit = delivery_limit
+        self.model.retry_delay_ms = retry_delay_ms
+        self.model.retry_delay_on = retry_delay_on
         self.lane.policy = self.policy
 
     @rule(share=st.integers(0, 10))
@@ -441,11 +513,14 @@ class LaneMachine(RuleBasedStateMachine):
             again.apply(self.lane.snapshot())
             self.lane = again
         self.model.crash(len(self.journal))
-        for message in self.model.of_state(FLIGHT):
-            if message.holder != BY_TIME:
-                self.model.requeue(message, AT_ONCE)
+        returned = [
+            message
+            for message in self.model.of_state(FLIGHT)
+            if message.holder != BY_TIME and self.model.requeue(message, self.now)
+        ]
         effects = self.lane.recovered(self.now)
-        self.moving = {dead.offset for dead in effects.dead}
+        self.moving = set()
+        self.keep(effects, returned if self.policy.retry_delay_ms else [])
         assert self.moving == {message.offset for message in self.model.of_state(DYING)}
         self.model.fed_end = self.lane.fed_end
 
@@ -504,7 +579,7 @@ class LaneMachine(RuleBasedStateMachine):
         """Take every open message once; then the lane is empty."""
         if not hasattr(self, "lane"):
             return
-        self.change_policy(0)
+        self.change_policy(0, -1, 0, RetryOn.ALL)
         for _ in range(100 + len(self.model.messages)):  # in each round one goes at least
             self.feed(1_000)
             self.tick(100_000, 50)

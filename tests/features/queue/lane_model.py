@@ -12,10 +12,13 @@ from features.queue.model import (
     Counts,
     Order,
     Result,
+    RetryOn,
     Taken,
 )
+from features.queue.retrying import Ending
 
 AHEAD, FLIGHT, BACK, DYING, DONE = "ahead", "flight", "back", "dying", "done"
+KEPT = ("state", "attempts", "spared", "first_taken_unix_ms", "due_unix_ms", "holder")
 
 
 @dataclass
@@ -27,6 +30,7 @@ class Message:
     visible_unix_ms: int
     state: str = AHEAD
     attempts: int = 0
+    spared: int = 0
     first_taken_unix_ms: int = 0
     due_unix_ms: int = AT_ONCE
     holder: int = BY_TIME
@@ -42,6 +46,10 @@ class LaneModel:
         self.order = order
         self.in_flight_max = in_flight_max
         self.attempts_max = 0
+        self.delivery_limit = -1
+        self.retry_delay_ms = 0
+        self.retry_delay_ms_max = 0
+        self.retry_delay_on = RetryOn.ALL
         self.messages: dict[int, Message] = {}
         self.end_offset = 0
         self.fed_end = 0
@@ -99,7 +107,17 @@ class LaneModel:
         """Return the candidates of each key, the key first that goes first."""
         keys = {message.key for message in self.messages.values()}
         lines = [line for key in keys if (line := self.candidates(key))]
-        return sorted(lines, key=lambda line: (line[0].state == AHEAD, line[0].offset))
+        return sorted(
+            lines,
+            key=lambda line: (
+                -self.priority(line[0].key),
+                line[0].state == AHEAD,
+                line[0].offset,
+            ),
+        )
+
+    def priority(self, key: bytes | None) -> int:
+        return key[0] if key and self.order is Order.PRIORITY else 0
 
     def take(
         self,
@@ -134,6 +152,11 @@ class LaneModel:
                     message.reason = "attempts"
                     dead.append(message.offset)
                     continue
+                if message.state == BACK and self.is_beyond_limit(message):
+                    message.state = DYING
+                    message.reason = "delivery_limit"
+                    dead.append(message.offset)
+                    continue
                 if message.state == AHEAD:
                     if len(self.open) >= 2 * self.in_flight_max:
                         break
@@ -165,6 +188,35 @@ class LaneModel:
                 yield line
         if not quiet_only:
             yield from noisy
+
+    def take_selected(
+        self, offsets: set[int], *, holder: int, lease_ms: int, now: int
+    ) -> tuple[list[Taken], list[int]]:
+        """Return what is handed out of some messages, and which are dead."""
+        taken: list[Taken] = []
+        dead: list[int] = []
+        if self.order is Order.KEY:
+            return taken, dead
+        for message in (self.messages[at] for at in sorted(offsets) if at in self.messages):
+            if len(self.of_state(FLIGHT, DYING)) >= self.in_flight_max:
+                break
+            if message.state == AHEAD:
+                is_at_hand = message.offset < self.fed_end and not message.is_delayed
+                if not is_at_hand or len(self.open) >= 2 * self.in_flight_max:
+                    continue
+                message.first_taken_unix_ms = now
+            elif message.state != BACK or message.due_unix_ms != AT_ONCE:
+                continue
+            elif 0 < self.attempts_max <= message.attempts or self.is_beyond_limit(message):
+                message.state = DYING
+                dead.append(message.offset)
+                continue
+            message.state = FLIGHT
+            message.attempts += 1
+            message.due_unix_ms = now + lease_ms
+            message.holder = holder
+            taken.append(Taken(message.offset, message.attempts, message.first_taken_unix_ms))
+        return taken, dead
 
     # Settling.
 
@@ -236,13 +288,42 @@ class LaneModel:
             and (one.state, one.attempts, one.holder) == (FLIGHT, attempt, holder)
         ]
 
+    def is_beyond_limit(self, message: Message) -> bool:
+        return 0 <= self.delivery_limit < message.attempts - message.spared
+
     def requeue(
-        self, message: Message, due_unix_ms: int, *, counts_attempt: bool = True
-    ) -> None:
-        """Let a message come back; it dies when it would be taken once too often."""
-        message.attempts -= not counts_attempt
+        self,
+        message: Message,
+        now: int,
+        ending: Ending = Ending.FAILED,
+        *,
+        due_unix_ms: int = AT_ONCE,
+    ) -> bool:
+        """Let a message come back, or die as it has failed too often: False.
+
+        The delay counts from ``now`` where no time is asked for.
+        """
+        message.attempts -= ending is Ending.UNSEEN
+        message.spared += ending is Ending.SPARED
+        if self.is_beyond_limit(message):
+            message.state, message.due_unix_ms = DYING, AT_ONCE
+            message.reason = "delivery_limit"
+            return False
         message.state = BACK
-        message.due_unix_ms = due_unix_ms
+        delay_ms = self.delay_ms(message, ending)
+        message.due_unix_ms = due_unix_ms or (now + delay_ms if delay_ms else AT_ONCE)
+        return True
+
+    def delay_ms(self, message: Message, ending: Ending) -> int:
+        if ending is Ending.UNSEEN:
+            return 0
+        if ending is Ending.FAILED:
+            applies = self.retry_delay_on in {RetryOn.FAILED, RetryOn.ALL}
+            count = message.attempts - message.spared
+        else:
+            applies = self.retry_delay_on in {RetryOn.RETURNED, RetryOn.ALL}
+            count = message.attempts
+        return min(self.retry_delay_ms * count, self.retry_delay_ms_max) * applies
 
     def tick(self, now: int) -> list[int]:
         """Do all that is due; return which are to be moved now."""
@@ -254,7 +335,10 @@ class LaneModel:
             elif message.due_unix_ms > now or message.state == DONE:
                 continue
             elif message.state == FLIGHT:
-                self.requeue(message, AT_ONCE)
+                if not self.requeue(message, message.due_unix_ms):
+                    dead.append(message.offset)
+                elif message.due_unix_ms <= now:
+                    message.due_unix_ms = AT_ONCE
             elif message.due_unix_ms != AT_ONCE:
                 message.due_unix_ms = AT_ONCE
                 if message.state == DYING:
@@ -276,7 +360,7 @@ class LaneModel:
             message.kept = [entry for entry in message.kept if entry[0] < entry_count]
             fresh = Message(message.offset, message.key, message.visible_unix_ms)
             said = message.kept[-1][1] if message.kept else fresh
-            for name in ("state", "attempts", "first_taken_unix_ms", "due_unix_ms", "holder"):
+            for name in KEPT:
                 setattr(message, name, getattr(said, name))
             message.is_delayed = False
 

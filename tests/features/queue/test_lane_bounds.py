@@ -53,7 +53,7 @@ def take_ids(lane: Lane, count: int) -> list[tuple[int, int]]:
 def test_what_is_done_behind_a_stuck_message_costs_nothing(
     order: Order, traced_bytes: Callable[[], int]
 ) -> None:
-    runs = [Run(0, 0, b"stuck")]
+    runs = [Run(0, 0, b"\xff")]
     runs += [Run(at, at + 9, b"%d" % (at % 97)) for at in range(1, 20_000, 10)]
     lane = lane_of(order, *runs, fairness=Fairness())
     take_ids(lane, 1)

@@ -6,7 +6,8 @@ from random import Random
 import pytest
 from hypothesis import settings
 
-from features.queue.model import BY_TIME, Order
+from features.queue.model import BY_TIME, Order, RetryOn
+from features.queue.retrying import Ending
 from tests.features.queue.lane_machine import LaneMachine
 from tests.support.examples import examples
 
@@ -74,15 +75,30 @@ class Walk:
                     below(1, 8), holder, lease_ms, quiet_only=flag, dead_max=choose([1, 256])
                 ),
             ),
+            (3, lambda: machine.take_selected(self.offsets(), holder, lease_ms)),
+            (1, lambda: machine.look(below(4), below(1, 9))),
             (10, lambda: machine.ack(self.places(), is_refused=rarely)),
-            (6, lambda: machine.release(self.places(), choose([0, 0, 30]), counts=not flag)),
+            (
+                6,
+                lambda: machine.release(
+                    self.places(), choose([0, 0, 30]), choose([*Ending, Ending.FAILED])
+                ),
+            ),
             (2, lambda: machine.reject(self.places())),
             (1, lambda: machine.reject_ready(self.offsets())),
             (6, lambda: machine.extend(self.places(), self.spans(), latest_only=flag)),
             (3, lambda: self.move(is_kept=not flag)),
             (10, lambda: machine.tick(choose([0, 1, 20, 50, 200, 1_000]), below(1, 20))),
             (1, lambda: machine.end_holder(choose([7, 8]))),
-            (0.6, lambda: machine.change_policy(below(4))),
+            (
+                0.6,
+                lambda: machine.change_policy(
+                    below(4),
+                    choose([-1, -1, 0, 1, 2]),
+                    choose([0, 0, 20, 60]),
+                    choose([*RetryOn]),
+                ),
+            ),
             (0.2, lambda: machine.purge(below(11))),
             (0.5, lambda: machine.expire_before(below(11))),
             (1, machine.snapshot),

@@ -77,6 +77,44 @@ async def test_the_last_attempt_may_end_late_while_nobody_asks_for_another(
         assert (queue.counts(), dead.counts()) == ((0, 0, 0), (0, 0, 0))
 
 
+async def test_a_message_that_failed_too_often_is_a_dead_letter_at_once(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as world:
+        queue, dead = await with_dead(world, delivery_limit=1)
+        await world.send(queue, b"poison")
+        for outcome_ in (Outcome.RELEASE, Outcome.REQUEUE, Outcome.RELEASE):
+            await settle(queue, await take(queue), outcome_)
+        await world.until(lambda: dead.counts().ready == 1)
+        assert queue.counts() == (0, 0, 0)
+        await world.until(lambda: is_fed(dead))
+        (letter,) = await take(dead)
+    said = headers_of(letter.record)
+    assert (said["dlq.reason"], said["dlq.attempts"]) == (b"delivery_limit", b"3")
+
+
+async def test_a_message_that_failed_too_often_is_dropped_without_dead_letters(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(delivery_limit=0)
+        await world.send(queue, b"poison", b"good")
+        await settle(queue, await take(queue, 1), Outcome.RELEASE)
+        await world.until(lambda: world.queues.counters.dropped == 1)
+        assert values(await take(queue, 2)) == [b"good"]
+
+
+async def test_failures_are_not_limited_while_the_dead_letter_topic_is_missing(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(delivery_limit=0, dead_letter_topic="later")
+        await world.send(queue, b"poison")
+        for _ in range(3):
+            await settle(queue, await take(queue), Outcome.RELEASE)
+        assert queue.counts() == (1, 0, 0)
+
+
 async def test_who_waits_gets_what_is_behind_the_dead(tmp_path: Path) -> None:
     async with running(tmp_path) as world:
         queue, dead = await with_dead(world, attempts_max=1)

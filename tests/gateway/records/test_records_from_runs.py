@@ -6,12 +6,15 @@ from hypothesis import strategies as st
 from features.queue.model import Run
 from gateway.model import TIMESTAMP_TYPE_MASK, parse_batch_header, stamp
 from gateway.queues.batch_runs import keyed_runs, runs_of_records
+from gateway.queues.lane_keys import LaneKeys
+from gateway.queues.model import Order, QueueSettings
 from gateway.records.codec import decode_batch, encode_headers, encode_runs
 from gateway.records.record_run import RecordRun
 from gateway.records.records_from_runs import keys_of_runs, records_of_runs
 
 NOW = 1_700_000_000_000
 BASE = 70_000
+BY_KEY = LaneKeys(QueueSettings(order=Order.KEY))
 TEXT = st.text(st.characters(codec="utf-8"), max_size=5)
 HEADERS = st.lists(st.tuples(TEXT, st.none() | st.binary(max_size=300)), max_size=2)
 RUNS = st.lists(
@@ -47,7 +50,7 @@ def test_a_lane_is_told_the_same_whatever_is_known_of_a_batch(runs: list[RecordR
     told = keyed_runs(batch, header, BASE)
 
     assert [Run(*one) for one in keys_of_runs(runs, BASE)] == told
-    assert runs_of_records(decode_batch(batch), header) == told
+    assert runs_of_records(decode_batch(batch), header, BY_KEY) == told
 
 
 def test_records_that_are_missing_part_a_run() -> None:
@@ -56,8 +59,10 @@ def test_records_that_are_missing_part_a_run() -> None:
     first, _, third = decode_batch(batch)
     header = parse_batch_header(batch)
 
-    assert runs_of_records([first, third], header) == [
+    assert runs_of_records([first, third], header, BY_KEY) == [
         Run(BASE, BASE, b"k"),
         Run(BASE + 2, BASE + 2, b"k"),
     ]
-    assert runs_of_records([], header) == [Run(BASE, BASE + 2, None)], "nothing can be read"
+    assert runs_of_records([], header, BY_KEY) == [Run(BASE, BASE + 2, None)], (
+        "nothing can be read"
+    )

@@ -114,13 +114,15 @@ def ack(channel: Channel, method: BasicAck) -> None:
 
 
 def nack(channel: Channel, method: BasicNack) -> None:
-    """Return messages to their queues, or reject them."""
-    channel.refuse(method.delivery_tag, multiple=method.multiple, requeue=method.requeue)
+    """Return messages to their queues, which have not failed by that, or reject them."""
+    outcome = Outcome.REQUEUE if method.requeue else Outcome.REJECT
+    channel.refuse(method.delivery_tag, outcome, multiple=method.multiple)
 
 
 def reject(channel: Channel, method: BasicReject) -> None:
-    """Return a message to its queue, or reject it."""
-    channel.refuse(method.delivery_tag, multiple=False, requeue=method.requeue)
+    """Return a message that has failed to its queue, or reject it."""
+    outcome = Outcome.RELEASE if method.requeue else Outcome.REJECT
+    channel.refuse(method.delivery_tag, outcome, multiple=False)
 
 
 def recover(channel: Channel, method: BasicRecover) -> None:
@@ -137,4 +139,4 @@ def recover_async(channel: Channel, method: BasicRecoverAsync) -> None:
 def _recover(channel: Channel, *, requeue: bool) -> None:
     if not requeue:
         raise AmqpFault(ReplyCode.NOT_IMPLEMENTED, "requeue=false")
-    settle_as(channel.unacked.take_all(), Outcome.RELEASE)
+    settle_as(channel.unacked.take_all(), Outcome.REQUEUE)
