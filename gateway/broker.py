@@ -48,6 +48,7 @@ class Broker:
         self.clock = clock
         self.config = config
         self.holders = RetentionHolds(storage)
+        self.hold_renewals = self.holders.renewals
         self.writer = Writer(storage, clock, config, self.holders)
         self.append_queue: AppendQueue = self.writer
         """Appends that are not durable yet; who appends waits while it is saturated."""
@@ -63,8 +64,7 @@ class Broker:
         """Steps between the checks of records and their append, in order."""
         self.before_delete: list[Callable[[Topic], None]] = []
         """Called with a topic that is about to be deleted, while it can still be written."""
-        self.trim: Callable[[Partition], None] = _keep_all
-        """Removes from a partition in memory what queues have settled."""
+        self.trim: Callable[[Partition], None] = _keep_all  # of partitions in memory
         self.placement = placement
         self.shards = ShardLifecycle(placement, self.after_pending)
         self.shards.on_open.append(self._serve_loaded)

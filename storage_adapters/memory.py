@@ -7,12 +7,10 @@ several partitions is kept once. Beside a durable storage it holds the topics in
 """
 
 import asyncio
-import struct
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from pydantic import Field
 
@@ -20,12 +18,10 @@ from gateway.clock import Clock
 from gateway.config.base import FrozenConfig
 from gateway.errors import RunTooLarge, StorageFull, StorageUnavailable
 from gateway.model import (
-    BASE_OFFSET_AT,
     HEADER_BYTES,
     Buffer,
     is_abort_marker,
     parse_batch_header,
-    stamp,
 )
 from gateway.storage import (
     Bounds,
@@ -38,12 +34,20 @@ from gateway.storage import (
     StorageHost,
     StoredHeader,
 )
+from storage_adapters.memory_batches import (
+    NOTHING,
+    MemoryPartition,
+    SharedBatch,
+    StoredBatch,
+    kept_of,
+    next_piece,
+    parse_stored,
+    size_of,
+)
 
 _MIB: Final = 1024 * 1024
 _UNKNOWN: Final = -1
-REWRITE_BYTES: Final = 65_536  # rewritten before the loop runs other tasks
 BATCH_OVERHEAD_BYTES: Final = 256  # of memory beside the bytes of a batch, for each partition
-_OFFSET: Final = struct.Struct(">q")
 
 
 class MemoryConfig(FrozenConfig):
@@ -60,56 +64,6 @@ class MemoryConfig(FrozenConfig):
     )
 
 
-class _Shared:
-    """Number of partitions that a batch is kept for, once."""
-
-    __slots__ = ("count",)
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-
-class _Batch(NamedTuple):
-    """Batch of a partition. ``shared``: None for a batch of one partition."""
-
-    base_offset: int
-    end_offset: int
-    max_timestamp_unix_ms: int
-    leader_epoch: int
-    data: bytes
-    shared: _Shared | None = None
-
-    def stamped(self) -> bytes:
-        """Return the batch with the base offset of this partition."""
-        if self.shared is None or _OFFSET.unpack_from(self.data, BASE_OFFSET_AT) == (
-            self.base_offset,
-        ):
-            return self.data
-        data = bytearray(self.data)
-        stamp(data, self.base_offset, self.leader_epoch)
-        return bytes(data)
-
-
-class _Partition:
-    """Batches in order, none of which ends before ``start``; the first may begin there.
-
-    ``end`` covers what is enqueued, the list what is done. ``size_bytes``: of the list.
-    """
-
-    __slots__ = ("batches", "end", "is_gone", "size_bytes", "start")
-
-    def __init__(self) -> None:
-        self.batches: list[_Batch] = []
-        self.is_gone = False
-        self.start = 0
-        self.end = 0
-        self.size_bytes = 0
-
-    def find(self, offset: int) -> int:
-        """Return the index of the first batch whose last offset is at or after ``offset``."""
-        return bisect_right(self.batches, offset, key=lambda batch: batch.end_offset)
-
-
 class Append:
     """An append that is not done. One that is held waits, with all behind it, for a release."""
 
@@ -122,7 +76,7 @@ class Append:
         self.on_done = on_done
         self.error: StorageUnavailable | None = None
         self.is_held = is_held
-        self.batches: list[tuple[_Partition, _Batch]] = []
+        self.batches: list[tuple[MemoryPartition, StoredBatch]] = []
         self.headers: list[StoredHeader] = []
         self.size_bytes = 0
 
@@ -148,7 +102,7 @@ class MemoryStorage:
     def __init__(self, config: MemoryConfig, *, data_dir: Path, clock: Clock) -> None:
         del data_dir, clock  # Nothing is written, nothing waits.
         self._config = config
-        self._partitions: dict[int, _Partition] = {}
+        self._partitions: dict[int, MemoryPartition] = {}
         self._headers: deque[StoredHeader] = deque()
         self._first_sequence = 0  # of the headers that are kept
         self._waiting: deque[Append] = deque()
@@ -229,21 +183,21 @@ class MemoryStorage:
             self.next_sequence += 1
             data = bytes(entry.batch)
             count = len(entry.targets)
-            shared = _Shared(count) if count > 1 else None
+            shared = SharedBatch(count) if count > 1 else None
             timestamp = entry.max_timestamp_unix_ms
             for partition_id, base_offset in entry.targets:
                 partition = self._partitions.get(partition_id)
                 if partition is None:
-                    partition = self._partitions[partition_id] = _Partition()
+                    partition = self._partitions[partition_id] = MemoryPartition()
                 partition.end = end = base_offset + entry.record_count
-                batch = _Batch(base_offset, end, timestamp, leader_epoch, data, shared)
+                batch = StoredBatch(base_offset, end, timestamp, leader_epoch, data, shared)
                 append.batches.append((partition, batch))
             append.size_bytes += len(data)
             self._stored_bytes += len(data)
             self._batch_count += count
         return append
 
-    def _free(self, batch: _Batch) -> None:
+    def _free(self, batch: StoredBatch) -> None:
         """Count a batch of a partition as gone."""
         self._batch_count -= 1
         shared = batch.shared
@@ -294,7 +248,7 @@ class MemoryStorage:
         self, partition_id: int, start: int, end: int, *, bytes_max: int
     ) -> list[Buffer] | None:
         """See ``StorageAdapter``; never None."""
-        partition = self._partitions.get(partition_id, _NOTHING)
+        partition = self._partitions.get(partition_id, NOTHING)
         found: list[Buffer] = []
         batches = partition.batches
         for index in range(partition.find(max(start, partition.start)), len(batches)):
@@ -316,14 +270,14 @@ class MemoryStorage:
         self, partition_id: int, timestamp_unix_ms: int
     ) -> int | None:
         """See ``StorageAdapter``."""
-        for batch in self._partitions.get(partition_id, _NOTHING).batches:
+        for batch in self._partitions.get(partition_id, NOTHING).batches:
             if batch.max_timestamp_unix_ms >= timestamp_unix_ms:
                 return batch.base_offset
         return None
 
     def offset_for_size(self, partition_id: int, bytes_max: int) -> int:
         """See ``StorageAdapter``; costs as much as there is to go."""
-        partition = self._partitions.get(partition_id, _NOTHING)
+        partition = self._partitions.get(partition_id, NOTHING)
         size_bytes = partition.size_bytes
         offset = partition.start
         for batch in partition.batches:
@@ -335,7 +289,7 @@ class MemoryStorage:
 
     def end_offset_for_epoch(self, partition_id: int, leader_epoch: int) -> tuple[int, int]:
         """See ``StorageAdapter``."""
-        partition = self._partitions.get(partition_id, _NOTHING)
+        partition = self._partitions.get(partition_id, NOTHING)
         known = _UNKNOWN
         for batch in partition.batches:
             if batch.leader_epoch > leader_epoch:
@@ -346,7 +300,7 @@ class MemoryStorage:
 
     def size_bytes(self, partition_id: int) -> int:
         """See ``StorageAdapter``."""
-        return self._partitions.get(partition_id, _NOTHING).size_bytes
+        return self._partitions.get(partition_id, NOTHING).size_bytes
 
     def scan(self, from_sequence: int) -> Iterator[StoredHeader]:
         """See ``StorageAdapter``."""
@@ -382,7 +336,7 @@ class MemoryStorage:
         """Drop the oldest headers whose batches are gone in every partition."""
         while self._headers:
             for partition_id, base_offset in self._headers[0].targets:
-                partition = self._partitions.get(partition_id, _NOTHING)
+                partition = self._partitions.get(partition_id, NOTHING)
                 if partition.batches and partition.batches[0].base_offset <= base_offset:
                     return
             self._headers.popleft()
@@ -395,7 +349,7 @@ class MemoryStorage:
 
     def settled_offset(self, partition_id: int) -> int:
         """See ``StorageAdapter``: every stored batch can be rewritten."""
-        partition = self._partitions.get(partition_id, _NOTHING)
+        partition = self._partitions.get(partition_id, NOTHING)
         return partition.batches[-1].end_offset if partition.batches else partition.start
 
     async def rewrite(
@@ -403,18 +357,20 @@ class MemoryStorage:
     ) -> Rewritten:
         """See ``StorageAdapter``; ``keep`` runs on the loop, ``REWRITE_BYTES`` at a time."""
         self._check_open()
-        partition = self._partitions.get(partition_id, _NOTHING)
+        partition = self._partitions.get(partition_id, NOTHING)
         upto = max(partition.start, min(upto_offset, self.settled_offset(partition_id)))
         done = Rewritten(upto, 0, 0)
         offset = partition.start
         while offset < upto and self._partitions.get(partition_id) is partition:
             first = partition.find(offset)
-            old = _piece(partition.batches, first, upto)
+            old = next_piece(partition.batches, first, upto)
             if not old:
                 break
-            new = [_parse(kept) for b in old if (kept := _kept(b, keep, drops)) is not None]
+            new = [
+                parse_stored(kept) for b in old if (kept := kept_of(b, keep, drops)) is not None
+            ]
             partition.batches[first : first + len(old)] = new
-            before_bytes, after_bytes = _size_of(old), _size_of(new)
+            before_bytes, after_bytes = size_of(old), size_of(new)
             partition.size_bytes += after_bytes - before_bytes
             for batch in old:
                 self._free(batch)
@@ -442,40 +398,3 @@ class MemoryStorage:
     def _check_open(self) -> None:
         if not self._is_open:
             raise StorageUnavailable("the storage is not open")
-
-
-def _parse(data: Buffer) -> _Batch:
-    header = parse_batch_header(data)
-    return _Batch(
-        header.base_offset,
-        header.last_offset + 1,
-        header.max_timestamp_unix_ms,
-        header.leader_epoch,
-        bytes(data),
-    )
-
-
-def _piece(batches: Sequence[_Batch], first: int, upto: int) -> list[_Batch]:
-    """Return the next batches that end at or before ``upto``: at least one, few bytes."""
-    found: list[_Batch] = []
-    size_bytes = 0
-    for index in range(first, len(batches)):
-        batch = batches[index]
-        size_bytes += len(batch.data)
-        if batch.end_offset > upto or (found and size_bytes > REWRITE_BYTES):
-            break
-        found.append(batch)
-    return found
-
-
-def _kept(batch: _Batch, keep: Keep, drops: Drops | None) -> Buffer | None:
-    if drops is not None and drops(batch.base_offset, len(batch.data)):
-        return None
-    return keep(batch.stamped())
-
-
-def _size_of(batches: Sequence[_Batch]) -> int:
-    return sum(len(batch.data) for batch in batches)
-
-
-_NOTHING: Final = _Partition()

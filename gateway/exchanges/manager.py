@@ -297,13 +297,12 @@ class Exchanges:
 
     def _is_stored(self, namespace: str, binding: Binding, topic: Topic | None) -> bool:
         """Return whether a binding outlives the process: both of its ends do."""
-        if topic is not None and topic.is_transient:
-            return False
         ends = [binding.source]
         if binding.destination.is_exchange:
             ends.append(binding.destination.name)
         rows = [self._rows.get(ExchangeName(namespace, name)) for name in ends]
-        return all(row is None or row.is_durable for row in rows)
+        is_gone = topic is not None and topic.is_transient
+        return not is_gone and all(row is None or row.is_durable for row in rows)
 
     def _get(self, name: ExchangeName) -> Exchange:
         if name.name == DEFAULT_EXCHANGE:

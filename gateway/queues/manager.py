@@ -103,7 +103,7 @@ class QueueManager:
         await manager._load()
         topics.on_changed.append(manager._on_topic_changed)
         topics.on_deleted.append(manager._on_topic_deleted)
-        broker.holders.renewals.append(manager._renew_holds)
+        broker.hold_renewals.append(manager._renew_holds)
         broker.shards.register(manager._shards)
         broker.shard_calls.register(SERVICE, QueueService(context, manager._find_by_uuid))
         manager.upkeep.start()

@@ -18,7 +18,8 @@ from gateway.testing.storage import (
     read_all,
     truncate,
 )
-from storage_adapters.memory import REWRITE_BYTES, MemoryConfig, MemoryStorage
+from storage_adapters.memory import MemoryConfig, MemoryStorage
+from storage_adapters.memory_batches import REWRITE_BYTES
 
 
 def new_memory(data_dir: Path, config: MemoryConfig | None = None) -> MemoryStorage:
