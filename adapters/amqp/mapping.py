@@ -24,6 +24,7 @@ from adapters.amqp.v091.properties import (
     encode_properties,
 )
 from features.dead_letter_history import HISTORY_HEADER, history_of
+from features.routing.delayed import X_DELAY
 from gateway.model import EXPIRES_AT, Headers
 
 EXCHANGE: Final = "amqp.exchange"  # missing: the default one, and the queue's name is the key
@@ -52,6 +53,7 @@ _DIGITS_MAX: Final = 20  # of a number in a header
 _PRIORITY_MAX: Final = 255
 _TIMESTAMP_MAX: Final = (1 << 64) - 1
 _SHORTSTR_BYTES_MAX: Final = 255
+_SIGNED: Final = {"B": "s", "u": "I", "i": "l"}  # types that hold the negative of any value
 
 
 def parse_expiration(text: str) -> int:
@@ -167,8 +169,31 @@ def to_properties(headers: Headers, hidden: tuple[str, ...]) -> bytes:
     if HISTORY_HEADER in names and (history := history_of(headers)):
         return encode_properties(with_deaths(_properties_of(headers, hidden), history))
     if PROPERTIES in names:
-        return next(value or NO_PROPERTIES for name, value in headers if name == PROPERTIES)
+        raw = next(value or NO_PROPERTIES for name, value in headers if name == PROPERTIES)
+        return _with_past_delay(raw, headers) if X_DELAY in names else raw
     return encode_properties(_from_plain(headers, hidden))
+
+
+def _with_past_delay(raw: bytes, headers: Headers) -> bytes:
+    """Return properties with the negative ``x-delay`` of a message that has waited."""
+    value = next(value for name, value in headers if name == X_DELAY)
+    if value is None or not value.startswith(b"-"):
+        return raw
+    properties = decode_properties(raw)
+    table = Table(
+        (name, _negative(field) if name == X_DELAY else field)
+        for name, field in properties.table
+    )
+    return encode_properties(properties._replace(headers=table))
+
+
+def _negative(field: Field) -> Field:
+    kind, value = field
+    if isinstance(value, str) and not value.startswith("-"):
+        return Field(kind, f"-{value}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        return field
+    return Field(_SIGNED.get(kind, kind), -value)
 
 
 def _properties_of(headers: Headers, hidden: tuple[str, ...]) -> Properties:

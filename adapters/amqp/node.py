@@ -1,13 +1,17 @@
 """State shared by all connections of the endpoint: queues by name, owners of exclusive queues."""
 
 import platform
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Protocol
 
 from adapters.amqp.config import AmqpConfig
+from adapters.amqp.disk_alarm import DiskAlarm
 from adapters.amqp.names import to_topic_name
 from adapters.amqp.queues import NODE, Declaration, locked
+from adapters.amqp.replies import Requesters
+from adapters.amqp.streams import Streams
 from adapters.amqp.v091.errors import AmqpFault, ReplyCode
 from adapters.amqp.v091.fields import Table, to_table
 from adapters.amqp.v091.shown import to_columns
@@ -30,6 +34,7 @@ _CAPABILITIES: Final = (
     "consumer_priorities",
     "authentication_failure_close",
     "per_consumer_qos",
+    "direct_reply_to",
 )
 
 
@@ -50,12 +55,16 @@ class AmqpNode:
         self.body_budget = Budget(
             "request", config.request_bytes_budget, stall_s_max=config.request_stall_s_max
         )
+        data_dir = kernel.settings.node.data_dir
+        self.disk_alarm = DiskAlarm(kernel.clock, lambda: shutil.disk_usage(data_dir).free)
         self.changes = Changes()
         self.transient = TransientQueues(
             kernel.queues, kernel.topics, kernel.broker, kernel.clock
         )
         """Maker of queues that are not durable."""
+        self.requesters = Requesters()
         self.reserved_prefixes = kernel.contributions.header_prefixes
+        self.streams = Streams(kernel.topics, kernel.broker, self.reserved_prefixes)
         self.show: Show = self._show
         """The form of messages that queues keep; the same function each time."""
         self.server_properties = _server_properties(config)

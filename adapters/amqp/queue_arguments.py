@@ -17,6 +17,7 @@ from adapters.amqp.retry_arguments import (
     lacks_delay,
     retry_settings,
 )
+from adapters.amqp.stream_arguments import parse_span
 from adapters.amqp.v091.errors import AmqpFault, ReplyCode
 from adapters.amqp.v091.fields import Field, Table, encode_table
 from gateway.queues.dead_letter_targets import DEFAULT_EXCHANGE
@@ -187,6 +188,12 @@ def _one_of(word: str, *values: str) -> Callable[[Field], str | None]:
     return check
 
 
+def _max_age(field: Field) -> str | None:
+    if wrong := _text(field):
+        return wrong
+    return None if parse_span(str(field.value)) else "invalid_max_age"
+
+
 def _number(field: Field) -> int:
     return int(field.value)  # type: ignore[arg-type]  # an integer's kind is checked before
 
@@ -211,7 +218,10 @@ _CHECKS: Final[dict[str, Callable[[Field], str | None]]] = {
     RETRY_MAX: _span,
     "x-consumer-timeout": _positive_span,
     "x-dead-letter-strategy": _one_of("invalid_dlx_strategy", "at-most-once", "at-least-once"),
-    "x-max-age": _text,
+    "x-max-age": _max_age,
+    "x-stream-max-segment-size-bytes": _not_negative,
+    "x-stream-filter-size-bytes": _not_negative,
+    "x-initial-cluster-size": _not_negative,
 }
 
 
@@ -248,7 +258,7 @@ def check_arguments(arguments: Table, resource: str) -> None:
 def check_served(arguments: Table, resource: str) -> None:
     """Refuse a new queue with arguments that have no effect here. Error: ``AmqpFault`` 406."""
     if queue_type(arguments) == STREAM:
-        raise _invalid(QUEUE_TYPE, resource, "stream is not served")
+        return
     for name, _ in arguments:
         if name in NOT_SERVED:
             raise _invalid(name, resource, "not served")

@@ -5,7 +5,7 @@ import json
 from typing import Final, NamedTuple
 
 from adapters.amqp.names import QUEUE_NAME
-from adapters.amqp.queue_arguments import check_equal_arguments
+from adapters.amqp.queue_arguments import CLASSIC, check_equal_arguments, queue_type
 from adapters.amqp.v091.errors import AmqpFault, ReplyCode
 from adapters.amqp.v091.fields import Table, decode_table, encode_table
 from gateway.queues.manager import Queue
@@ -41,6 +41,21 @@ class Declaration(NamedTuple):
         return cls(durable, exclusive, auto_delete, table)
 
 
+def check_replicated(wanted: Declaration, resource: str) -> None:
+    """Check the flags of a new quorum queue or stream. Error: ``AmqpFault`` 406."""
+    if queue_type(wanted.arguments) == CLASSIC:
+        return
+    flags = (
+        ("auto-delete", wanted.auto_delete),
+        ("exclusive-owner", wanted.exclusive),
+        ("non-durable", not wanted.durable),
+    )
+    for name, is_set in flags:
+        if is_set:
+            text = f"invalid property '{name}' for {resource}"
+            raise AmqpFault(ReplyCode.PRECONDITION_FAILED, text)
+
+
 def name_of(queue: Queue) -> str:
     """Return the name of a queue in AMQP."""
     return queue.attributes.get(QUEUE_NAME, queue.name.name)
@@ -56,6 +71,12 @@ def check_equal(received: Declaration, queue: Queue, resource: str) -> None:
         return
     if received.exclusive != current.exclusive:
         raise locked(resource)
+    check_flags(received, current, resource)
+    check_equal_arguments(received.arguments, current.arguments, resource)
+
+
+def check_flags(received: Declaration, current: Declaration, resource: str) -> None:
+    """Check that a declaration repeats the flags of another. Error: ``AmqpFault`` 406."""
     for name in ("durable", "auto_delete"):
         new, old = getattr(received, name), getattr(current, name)
         if new != old:
@@ -64,7 +85,6 @@ def check_equal(received: Declaration, queue: Queue, resource: str) -> None:
                 f"inequivalent arg '{name}' for {resource}: received '{_text(new)}' but current "
                 f"is '{_text(old)}'",
             )
-    check_equal_arguments(received.arguments, current.arguments, resource)
 
 
 def _text(value: bool) -> str:  # noqa: FBT001

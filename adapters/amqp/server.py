@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 from adapters.amqp.config import AmqpConfig
 from adapters.amqp.node import AmqpNode
+from adapters.amqp.streams import CONTRIBUTION
 from adapters.amqp.v091.connection import AmqpConnection
 from adapters.amqp.v091.handlers import CONNECTION_HANDLERS, HANDLERS
 from gateway.budget import Budget
@@ -16,6 +17,7 @@ class AmqpAdapter:
     """AMQP 0-9-1 on one listener."""
 
     Config: ClassVar = AmqpConfig
+    CONTRIBUTION: ClassVar = CONTRIBUTION
 
     def __init__(self, config: AmqpConfig, kernel: Kernel) -> None:
         self.config = config
@@ -60,6 +62,7 @@ class AmqpAdapter:
         """Close every connection; changes of queues that have begun are completed."""
         if self._listener is not None:
             await self._listener.stop()
+        self._node.disk_alarm.close()
         await self._node.changes.close()
 
     def endpoints(self) -> list[Endpoint]:

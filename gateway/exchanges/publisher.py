@@ -97,11 +97,17 @@ class Publisher:
         return plan.topics
 
     def publish_all(
-        self, publications: Sequence[tuple[ExchangeName, Publication]], on_done: OnDone
+        self,
+        publications: Sequence[tuple[ExchangeName, Publication]],
+        on_done: OnDone,
+        *,
+        beside: Sequence[Part] = (),
     ) -> list[list[Topic]]:
         """Publish messages of several kinds, all in one append or none.
 
-        Return the topics of each. Otherwise, and errors, as ``publish``.
+        Return the topics of each. ``beside``: what else is part of the append, which is then made
+        at once: ``on_done`` may run before this returns, with a refusal. Otherwise, and errors, as
+        ``publish``.
         """
         runs: list[tuple[_Plan, RecordRun]] = []
         waiting: list[Part] = []
@@ -114,7 +120,9 @@ class Publisher:
                 self._waiting(ExchangeName(exchange.namespace, name), one, route.delay_ms)
                 for name in route.delayed
             ]
-        self._append_all(publications, runs, waiting, on_done)
+        self._append_all(publications, runs, waiting, on_done, beside)
+        if beside:
+            self._coalescer.seal()
         for (exchange, one), route in zip(publications, routes, strict=True):
             for name in route.remembered:
                 self._histories.put(ExchangeName(exchange.namespace, name), one)
@@ -126,21 +134,24 @@ class Publisher:
         runs: Sequence[tuple[_Plan, RecordRun]],
         waiting: Sequence[Part],
         on_done: OnDone,
+        beside: Sequence[Part],
     ) -> None:
         if self._transfers.in_one_log:
             parts = [(self._group(plan, run.key), run) for plan, run in runs if plan.topics]
-            self._coalescer.add_many([*parts, *waiting], on_done)
+            self._coalescer.add_many([*parts, *waiting, *beside], on_done)
             return
         addressed = [
             Addressed(topic, _number(topic, run.key), run)
             for plan, run in runs
             for topic in plan.topics
         ]
-        if waiting or not addressed:
-            on_done = both_of(on_done) if addressed else on_done
+        if not addressed:
+            self._coalescer.add_many([*waiting, *beside], on_done)
+            return
+        if waiting:  # in this node's log, and not as one with those of other nodes
+            on_done = both_of(on_done)
             self._coalescer.add_many(waiting, on_done)
-        if addressed:
-            self._append_across(publications[0][0], addressed, on_done)
+        self._append_across(publications[0][0], addressed, on_done, beside)
 
     def targets(self, namespace: str, route: Route) -> list[Topic]:
         """Return the topics of a route, without names that are no topics or are internal."""
@@ -248,7 +259,11 @@ class Publisher:
         return group
 
     def _append_across(
-        self, exchange: ExchangeName, addressed: Sequence[Addressed], on_done: OnDone
+        self,
+        exchange: ExchangeName,
+        addressed: Sequence[Addressed],
+        on_done: OnDone,
+        beside: Sequence[Part] = (),
     ) -> None:
         """Append to partitions of which other nodes may own some, as one decision."""
         transfers = self._transfers
@@ -258,9 +273,11 @@ class Publisher:
         if all(transfers.is_direct(source, one.topic, one.number) for one in addressed):
             partition = self._broker.partition
             parts = [(partition(one.topic, one.number), one.run) for one in addressed]
-            self._coalescer.add_many(self._coalescer.join(parts), on_done)
+            self._coalescer.add_many([*self._coalescer.join(parts), *beside], on_done)
         else:
-            transfers.append(source, addressed, on_done, coalescer=self._coalescer)
+            transfers.append(
+                source, addressed, on_done, beside=beside, coalescer=self._coalescer
+            )
 
     def _source(self, exchange: ExchangeName) -> int:
         """Return the shard of this node that keeps the order of an exchange's messages.

@@ -6,6 +6,7 @@ without a row are ignored.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import count
 from typing import Self
 from uuid import UUID
@@ -14,11 +15,7 @@ from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer
 from gateway.config.queues import QueueConfig
-from gateway.errors import (
-    Overloaded,
-    TopicExists,
-    TopicNotFound,
-)
+from gateway.errors import Overloaded, TopicExists, TopicNotFound
 from gateway.futures import await_done
 from gateway.metadata.changes import Changes
 from gateway.metadata.store import MetadataStore
@@ -27,6 +24,7 @@ from gateway.partition import Partition
 from gateway.queues.browsing import Browsed
 from gateway.queues.dead_letters import DeadLetters
 from gateway.queues.delay_changes import earlier_delays
+from gateway.queues.joint_acks import JointAcks
 from gateway.queues.journal import QueueJournal
 from gateway.queues.lanes import QueueContext, QueueCounters, QueueLane
 from gateway.queues.lease_ends import OnLapsed
@@ -72,6 +70,8 @@ class QueueManager:
         self._pending_receives = PendingReceives(
             context.clock, receivers_max=context.config.receivers_max
         )
+        self.joint_acks = partial(JointAcks, context)
+        """Maker of acknowledgements that become part of another append."""
         context.mover = self.dead_letters = DeadLetters(context, topics)
         self.upkeep = QueueUpkeep(context, self.everything)
         self._shards = QueueShards(context, self.everything)

@@ -69,7 +69,7 @@ class _Acked:
 
     def arrived(self, error: StorageUnavailable | None) -> None:
         """Finish the batch; after an error, acknowledged messages are in flight again."""
-        _end_ack(self._lane, self._ack_number, error, self._acked)
+        end_ack(self._lane, self._ack_number, error, self._acked)
         self._on_done(error)
 
 
@@ -107,7 +107,7 @@ class _RangeAnswer:
     def kept(self, error: StorageUnavailable | None) -> None:
         """See what became of the journal entry; acknowledged messages go on if it is not kept."""
         if self._done:
-            _end_ack(self._lane, self.ack_number, error, _ids_of(self._done, self._ranges))
+            end_ack(self._lane, self.ack_number, error, ids_of(self._done, self._ranges))
         self.arrived(error)
 
     def arrived(self, error: StorageUnavailable | None) -> None:
@@ -276,7 +276,7 @@ class Settler:
             lane.done(effects, batch.arrived)
 
 
-def _ids_of(done: Sequence[range], ranges: Sequence[SettledRange]) -> Iterator[tuple[int, int]]:
+def ids_of(done: Sequence[range], ranges: Sequence[SettledRange]) -> Iterator[tuple[int, int]]:
     """Yield (offset, attempt) of acknowledged messages, which are among ``ranges``."""
     attempts = {
         offset: attempt
@@ -289,7 +289,7 @@ def _ids_of(done: Sequence[range], ranges: Sequence[SettledRange]) -> Iterator[t
             yield offset, attempts[offset]
 
 
-def _end_ack(
+def end_ack(
     lane: QueueLane,
     ack_number: int,
     error: StorageUnavailable | None,

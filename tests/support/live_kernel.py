@@ -15,6 +15,7 @@ from gateway.broker import Broker
 from gateway.clock import ManualClock
 from gateway.config.auth import AuthRule
 from gateway.config.settings import Settings
+from gateway.contributions import Contributions
 from gateway.delays.sharded import ShardedDelays
 from gateway.kernel import Kernel
 from gateway.metadata.sql import SqlMetadata
@@ -52,6 +53,7 @@ async def running_kernel(
     default: Literal["allow", "deny"] = "allow",
     has_queues: bool = False,
     placement: Placement | None = None,
+    contributions: Contributions | None = None,
 ) -> AsyncIterator[LiveKernel]:
     """Run the parts. At the end nothing is held any more.
 
@@ -71,7 +73,13 @@ async def running_kernel(
         stored.on_removed.append(keys.forget_user)
         keys.on_change.append(book.forget_answers)
         stack.push_async_callback(keys.close)
-        topics = TopicManager(metadata, defaults=settings.topic_defaults, clock=clock)
+        contributions = contributions or Contributions()
+        topics = TopicManager(
+            metadata,
+            defaults=settings.topic_defaults,
+            clock=clock,
+            contributions=contributions,
+        )
         await topics.load()
         stack.push_async_callback(topics.close)
         storage = HeldStorage(HeldStorage.Config(), data_dir=folder, clock=clock)
@@ -112,6 +120,7 @@ async def running_kernel(
             metrics=Metrics(),
             scrub=Scrub(topics, broker, 0),
             quotas=quotas,
+            contributions=contributions,
         )
         delays.start()
         yield LiveKernel(kernel, storage)

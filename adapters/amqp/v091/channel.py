@@ -6,11 +6,12 @@ from typing import Any, Final, Protocol
 
 from adapters.amqp.v091.confirms import Confirms
 from adapters.amqp.v091.consuming import Consumer
-from adapters.amqp.v091.errors import AmqpFault, ReplyCode
+from adapters.amqp.v091.errors import AmqpFault, ReplyCode, to_fault
 from adapters.amqp.v091.framing import (
     BODY,
     CONTENT_HEADER,
     METHOD,
+    PUBLISH,
     ContentHeader,
     Frame,
     decode_content_header,
@@ -20,12 +21,14 @@ from adapters.amqp.v091.methods.codec import decode_method
 from adapters.amqp.v091.methods.model import Method
 from adapters.amqp.v091.ports import ConnectionPort
 from adapters.amqp.v091.publishing import ConnectionPublisher, Plan, PublishedRun
+from adapters.amqp.v091.requesting import ReplyConsumer
 from adapters.amqp.v091.sources import Source, settle_as
+from adapters.amqp.v091.stream_consumer import StreamConsumer
 from adapters.amqp.v091.transaction import Transaction, TransactionRoom
 from adapters.amqp.v091.unacked import Unacked, UnackedRanges
+from gateway.errors import GatewayError
 from gateway.queues.model import Outcome
 
-PUBLISH: Final = b"\x00\x3c\x00\x28"
 ACK: Final = b"\x00\x3c\x00\x50"
 _ACK_BYTES: Final = 13
 _TAG: Final = slice(4, 12)
@@ -100,7 +103,8 @@ class Channel:
         self.confirms: Confirms | None = None
         self.unacked: UnackedRanges[Source] = UnackedRanges()
         self.transaction: Transaction | None = None
-        self.consumers: dict[str, Consumer] = {}
+        self.consumers: dict[str, Consumer | StreamConsumer] = {}
+        self.reply_consumer: ReplyConsumer | None = None
         self.last_queue = ""
         self.prefetch_count = 0  # of consumers that start from now on
         self.channel_prefetch_count = 0  # of all consumers together
@@ -258,6 +262,17 @@ class Channel:
         """The transaction's way of publishing; None outside of one."""
         return None if self.transaction is None else self.transaction.publish
 
+    @property
+    def reply_address(self) -> str | None:
+        """See ``ChannelPort``."""
+        return None if self.reply_consumer is None else self.reply_consumer.address
+
+    def end_reply_consumer(self) -> None:
+        """Take no more answers to requests."""
+        if self.reply_consumer is not None:
+            self.reply_consumer.end()
+            self.reply_consumer = None
+
     def take_unacked(self, tag: int, *, multiple: bool) -> list[Unacked[Source]]:
         """Remove messages from those in flight. Error: ``AmqpFault`` 406 for an unknown tag."""
         if multiple and not tag:
@@ -343,6 +358,13 @@ class Channel:
         self.is_closing = True
         self.send(channel.ChannelClose(fault.code, fault.reply_text, *index))
 
+    def fail_publish(self, error: GatewayError) -> None:
+        """See ``ChannelPort``."""
+        if not self.is_ended:
+            fault = to_fault(error)
+            fault.index = basic.BasicPublish.INDEX
+            self.connection.guard(self.connection.fail_channel, self, fault)
+
     def close(self) -> None:
         """Give back what is in flight, and end all consumers."""
         if self.is_ended:
@@ -356,5 +378,6 @@ class Channel:
         consumers, self.consumers = self.consumers, {}
         for consumer in consumers.values():
             consumer.cancel()
+        self.end_reply_consumer()
         self.roll_back()
         settle_as(self.unacked.take_all(), Outcome.RELEASE)

@@ -30,6 +30,7 @@ from adapters.amqp.v091.methods.connection import ConnectionClose, ConnectionSta
 from adapters.amqp.v091.methods.model import Method
 from adapters.amqp.v091.publishing import ConnectionPublisher
 from adapters.amqp.v091.session import State, Tuning, check_method
+from adapters.amqp.v091.throttling import Throttle
 from adapters.amqp.v091.transaction import TransactionRoom
 from gateway.admission import unsent_bytes
 from gateway.auth.ports import ANONYMOUS, Principal
@@ -45,7 +46,8 @@ class AmqpConnection(Connection):
     """A connection of one client.
 
     Reads are held for ``room`` (for large contents), ``wal`` (the log has more than it can write),
-    ``pipelined`` (too many frames wait for an earlier one), ``writes`` and ``drain``.
+    ``disk`` (it is full), ``pipelined`` (too many frames wait for an earlier one), ``writes`` and
+    ``drain``.
     """
 
     access: Access
@@ -87,7 +89,7 @@ class AmqpConnection(Connection):
         self._tasks: set[asyncio.Task[None]] = set()
         self.heartbeats = Heartbeats(listener.now_s)
         self._is_serving = False
-        self._on_log_low = partial(self.release_reads, "wal")
+        self.throttle = Throttle(self)
 
     # --- reading
 
@@ -137,7 +139,7 @@ class AmqpConnection(Connection):
             for index, frame in enumerate(frames):
                 if self.is_closing or self._leaves_by is not None:
                     return
-                if self._must_hold():
+                if self.throttle.must_hold(frame):
                     self._frames = frames[index:] + self._frames
                     break
                 self._take(frame)
@@ -145,15 +147,6 @@ class AmqpConnection(Connection):
         finally:
             self._is_serving = False
         self._count_kept()
-
-    def _must_hold(self) -> bool:
-        """Hold reads while the log has more than it can write."""
-        append_queue = self.node.kernel.broker.append_queue
-        if not append_queue.is_saturated:
-            return False
-        self.hold_reads("wal")
-        append_queue.hold(self._on_log_low)
-        return True
 
     def released(self) -> None:
         """See ``Connection``: take the frames that were read before."""
@@ -347,7 +340,7 @@ class AmqpConnection(Connection):
         for task in tuple(self._tasks):
             task.cancel()
         self.close_channels()
-        self.node.kernel.broker.append_queue.unhold(self._on_log_low)
+        self.throttle.close()
         self.kept.close()
         self.node.forget(self)
 

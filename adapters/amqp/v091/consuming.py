@@ -7,7 +7,7 @@ from typing import Final
 from adapters.amqp.v091.delivering import deliver, send_got
 from adapters.amqp.v091.methods.basic import BasicCancel, BasicGetEmpty
 from adapters.amqp.v091.ports import ChannelPort
-from adapters.amqp.v091.sources import Source, settle_delivered
+from adapters.amqp.v091.sources import QueueSource, settle_delivered
 from gateway.queues.consumers import CREDIT_UNLIMITED, CancelReason
 from gateway.queues.consumers import Consumer as RegisteredConsumer
 from gateway.queues.delivered_ranges import DeliveredRange
@@ -18,7 +18,7 @@ DELIVERED_BYTES_MAX: Final = 1_048_576  # of one turn
 PRIORITY: Final = "x-priority"
 
 
-class Consumer(Source):
+class Consumer(QueueSource):
     """A consumer of a queue, by ``basic.consume``; the queue's registered consumer calls it."""
 
     __slots__ = ("_registered", "channel", "prefetch_count")
@@ -93,7 +93,7 @@ class Consumer(Source):
 def start_get(channel: ChannelPort, queue: Queue, *, no_ack: bool) -> None:
     """Deliver one message as the answer to basic.get; the channel waits for it."""
     channel.wait()
-    source = Source(queue, channel.connection.holder, no_ack=no_ack)
+    source = QueueSource(queue, channel.connection.holder, no_ack=no_ack)
     queue.receive_ranges(
         1,
         bytes_max=DELIVERED_BYTES_MAX,
@@ -102,7 +102,9 @@ def start_get(channel: ChannelPort, queue: Queue, *, no_ack: bool) -> None:
     )
 
 
-def _on_got(channel: ChannelPort, source: Source, ranges: Sequence[DeliveredRange]) -> None:
+def _on_got(
+    channel: ChannelPort, source: QueueSource, ranges: Sequence[DeliveredRange]
+) -> None:
     if channel.is_ended:
         settle_delivered(source, ranges, Outcome.RELEASE)
         return

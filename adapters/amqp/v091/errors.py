@@ -68,6 +68,7 @@ _CODES: Final[tuple[tuple[type[errors.GatewayError], ReplyCode], ...]] = (
     (errors.TopicExists, ReplyCode.PRECONDITION_FAILED),
     (errors.PolicyViolation, ReplyCode.ACCESS_REFUSED),
     (errors.MessageTooLarge, ReplyCode.PRECONDITION_FAILED),
+    (errors.NotLeader, ReplyCode.CONNECTION_FORCED),  # clients connect again upon it
     (errors.RequestError, ReplyCode.PRECONDITION_FAILED),
     (errors.Overloaded, ReplyCode.RESOURCE_ERROR),
     (errors.ShuttingDown, ReplyCode.CONNECTION_FORCED),

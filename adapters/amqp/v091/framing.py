@@ -28,6 +28,7 @@ BODY: Final = 3
 HEARTBEAT: Final = 8
 HEARTBEAT_FRAME: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
+PUBLISH: Final = b"\x00\x3c\x00\x28"  # how the payload of basic.publish begins
 _PUBLISH: Final = (60, 40)
 _INDEX_BYTES: Final = 4
 _HEAD: Final = struct.Struct(">BHI")

@@ -13,6 +13,7 @@ from adapters.amqp.v091.session import Tuning
 from adapters.amqp.v091.sources import Source
 from adapters.amqp.v091.unacked import UnackedRanges
 from gateway.auth.ports import Principal
+from gateway.errors import GatewayError
 from gateway.model import Buffer
 
 
@@ -71,6 +72,11 @@ class ChannelPort(Protocol):
     unacked: UnackedRanges[Source]
 
     @property
+    def reply_address(self) -> str | None:
+        """Address at which the channel takes answers; None without a reply consumer."""
+        ...
+
+    @property
     def publishes(self) -> Callable[[Any, Any], None] | None:
         """The way of publishing in a transaction; None outside of one."""
         ...
@@ -90,6 +96,10 @@ class ChannelPort(Protocol):
 
     def confirm_soon(self) -> None:
         """Send the confirmations that are decided, at the end of this turn of the loop."""
+        ...
+
+    def fail_publish(self, error: GatewayError) -> None:
+        """End what a publish without confirms came by: it is lost."""
         ...
 
     def remove_consumer(self, tag: str) -> bool:

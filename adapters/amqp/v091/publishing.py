@@ -12,6 +12,7 @@ from typing import Final
 
 from adapters.amqp.mapping import parse_expiration, to_headers, without_bcc
 from adapters.amqp.names import to_topic_name
+from adapters.amqp.replies import REPLY_PREFIX, REPLY_TO
 from adapters.amqp.v091.confirms import Pending
 from adapters.amqp.v091.errors import AmqpFault, ReplyCode, to_fault
 from adapters.amqp.v091.fields import Field, Table
@@ -20,8 +21,10 @@ from adapters.amqp.v091.methods.basic import BasicPublish, BasicReturn
 from adapters.amqp.v091.methods.codec import decode_method
 from adapters.amqp.v091.ports import ChannelPort, ConnectionPort
 from adapters.amqp.v091.properties import Properties, decode_properties, encode_properties
+from adapters.amqp.v091.replying import Answer, find_requesters, reply, reply_address, reply_all
 from features.routing.delayed import delay_ms_of
 from features.routing.model import DEFAULT_EXCHANGE, ExchangeType, Message, Value
+from gateway.coalescer import Part
 from gateway.errors import GatewayError, PolicyViolation, StorageUnavailable, as_value
 from gateway.exchanges.model import ExchangeName
 from gateway.exchanges.publisher import Publication
@@ -54,7 +57,8 @@ class Plan:
     """Parts that runs with the same method and properties share.
 
     ``routed`` is what exchanges look at. ``raw`` are the properties that are stored. ``headers``
-    are those of the records; None where they depend on the time.
+    are those of the records; None where they depend on the time. ``replies``: addresses of direct
+    reply-to among the routing keys.
     """
 
     method: BasicPublish
@@ -62,6 +66,7 @@ class Plan:
     raw: bytes
     routed: Message
     headers: list[tuple[str, bytes | None]] | None
+    replies: tuple[str, ...] = ()
     revision: int = -1  # of the rules that have allowed it
 
     @property
@@ -74,7 +79,11 @@ class Plan:
         """The exchange to be kept with the records; None where the queue's name says it all."""
         exchange = self.method.exchange
         is_plain = exchange == DEFAULT_EXCHANGE and len(self.routed.routing_keys) == 1
-        return None if is_plain else exchange
+        return None if is_plain and not self.replies else exchange
+
+    def answer(self, run: PublishedRun) -> Answer:
+        """Return a run as the answer to its ``replies``."""
+        return Answer(self.replies, self.method.routing_key, self.raw, run.bodies)
 
 
 class ConnectionPublisher:
@@ -94,7 +103,7 @@ class ConnectionPublisher:
             raise
 
     def _publish(self, channel: ChannelPort, run: PublishedRun) -> None:
-        plan = self._plans.get((run.publish, run.properties)) or self._new_plan(run)
+        plan = self._plans.get((run.publish, run.properties)) or self._new_plan(channel, run)
         self._check(plan)
         if channel.publishes is not None:
             self._check_exists(plan)
@@ -117,25 +126,36 @@ class ConnectionPublisher:
         except GatewayError as error:
             self._refuse(channel, pending, as_value(error))
             return
-        if not topics:
+        is_answered = bool(plan.replies) and reply(self._connection, plan.answer(run))
+        if not topics and not is_answered:
             self._return(channel, plan, run.bodies)
 
     # --- plans
 
-    def _new_plan(self, run: PublishedRun) -> Plan:
+    def _new_plan(self, channel: ChannelPort, run: PublishedRun) -> Plan:
         method = decode_method(run.publish)
         assert isinstance(method, BasicPublish)
         properties = decode_properties(run.properties)
         shown = without_bcc(properties)
-        raw = run.properties if shown is properties else encode_properties(shown)
         self._check_properties(method, properties)
+        is_request = properties.reply_to == REPLY_TO
+        if is_request:
+            shown = shown._replace(reply_to=reply_address(channel))
+        raw = run.properties if shown is properties else encode_properties(shown)
         keys = (method.routing_key, *_extra_keys(properties.table))
+        replies: tuple[str, ...] = ()
         if method.exchange == DEFAULT_EXCHANGE:  # which routes to topics, by their names
-            keys = tuple(to_topic_name(self._connection.namespace, key).name for key in keys)
+            replies = tuple({key: None for key in keys if key.startswith(REPLY_PREFIX)})
+            namespace = self._connection.namespace
+            keys = tuple(
+                to_topic_name(namespace, key).name for key in keys if key not in replies
+            )
         routed = Message(keys, to_values(properties.table), _texts(properties))
-        plan = Plan(method, shown, raw, routed, None)
+        plan = Plan(method, shown, raw, routed, None, replies)
         if properties.expiration is None:
             plan.headers = self._headers(plan)
+        if is_request:  # a plan of one channel, of which a client mostly sends one
+            return plan
         if len(run.publish) + len(run.properties) <= PLAN_BYTES_MAX:
             if len(self._plans) >= PLANS_MAX:
                 self._plans.pop(next(iter(self._plans)))
@@ -169,7 +189,9 @@ class ConnectionPublisher:
         revision = self._node.kernel.authorizer.revision
         if plan.revision != revision:
             method = plan.method
-            keys = (method.routing_key, *plan.routed.routing_keys[1:])
+            keys = plan.routed.routing_keys
+            if not plan.replies:  # for which an address is all that one needs
+                keys = (method.routing_key, *keys[1:])
             self._connection.access.check_publish(method.exchange, keys)
             plan.revision = revision
 
@@ -191,16 +213,25 @@ class ConnectionPublisher:
             raise self._not_found(plan)
 
     def publish_all(
-        self, channel: ChannelPort, runs: Sequence[tuple[Plan, PublishedRun]], on_done: OnDone
+        self,
+        channel: ChannelPort,
+        runs: Sequence[tuple[Plan, PublishedRun]],
+        on_done: OnDone,
+        *,
+        beside: Sequence[Part] = (),
     ) -> None:
-        """Publish what a transaction has gathered, all in one append or none.
+        """Publish what a transaction has gathered, and what is beside, all in one append or none.
 
         Unroutable messages are returned at once. Errors: those of ``Publisher.publish_all``.
         """
         publications = [self._to_publication(plan, run) for plan, run in runs]
-        targets = self._node.kernel.publisher.publish_all(publications, on_done)
+        answers = [plan.answer(run) for plan, run in runs if plan.replies]
+        if answers:
+            on_done = partial(reply_all, self._connection, answers, on_done)
+        publisher = self._node.kernel.publisher
+        targets = publisher.publish_all(publications, on_done, beside=beside)
         for topics, (plan, run) in zip(targets, runs, strict=True):
-            if not topics:
+            if not topics and not find_requesters(self._connection, plan.replies):
                 self._return(channel, plan, run.bodies)
 
     def _not_found(self, plan: Plan) -> AmqpFault:
@@ -235,6 +266,7 @@ class ConnectionPublisher:
         self, channel: ChannelPort, pending: Pending | None, error: GatewayError
     ) -> None:
         """Refuse messages that a queue does not take: ``basic.nack``, or a closed channel."""
+        self._node.disk_alarm.note(error)
         if pending is None:
             raise to_fault(error)
         self._connection.note(type(error).__name__, str(error))
@@ -245,7 +277,11 @@ class ConnectionPublisher:
     def _on_done(
         self, channel: ChannelPort, pending: Pending | None, error: StorageUnavailable | None
     ) -> None:
+        if error is not None:
+            self._node.disk_alarm.note(error)
         if pending is None or channel.confirms is None:
+            if error is not None:  # without confirms, an end is all that says so
+                channel.fail_publish(error)
             return
         channel.confirms.decide(pending, is_nack=error is not None)
         channel.confirm_soon()

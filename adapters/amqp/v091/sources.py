@@ -1,16 +1,36 @@
 """Sources of deliveries, and the settling of what they have delivered."""
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from adapters.amqp.v091.unacked import Unacked
 from features.queue.model import LapsedRange, SettledRange
 from gateway.errors import StorageUnavailable
 from gateway.queues.delivered_ranges import DeliveredRange
+from gateway.queues.joint_acks import JointAcks
 from gateway.queues.manager import Queue
 from gateway.queues.model import Outcome
 
 
-class Source:
+class Source(Protocol):
+    """Source of a channel's deliveries, as these are settled."""
+
+    def freed(self, count: int) -> None:
+        """Count messages that are not in flight any more."""
+        ...
+
+    def settle(self, number: int, settled: Sequence[SettledRange]) -> None:
+        """Settle messages of a partition; nobody waits for it."""
+        ...
+
+    def acknowledge_in(
+        self, acks: JointAcks, number: int, settled: Sequence[SettledRange]
+    ) -> None:
+        """Acknowledge messages of a partition as a part of another append."""
+        ...
+
+
+class QueueSource:
     """Source of deliveries of a queue to a channel: basic.get, or a consumer.
 
     ``holder``: of the connection, for which the queue keeps them in flight.
@@ -36,6 +56,13 @@ class Source:
         if not self.queue.is_gone:
             self.queue.settle_ranges(number, settled, _ignore, holder=self.holder)
 
+    def acknowledge_in(
+        self, acks: JointAcks, number: int, settled: Sequence[SettledRange]
+    ) -> None:
+        """See ``Source``."""
+        if not self.queue.is_gone:
+            acks.add(self.queue, number, settled, holder=self.holder)
+
 
 def settle_as(unacked: Iterable[Unacked[Source]], outcome: Outcome) -> None:
     """Settle messages with one outcome; nobody waits for it."""
@@ -57,22 +84,32 @@ def find_lapsed(
     queue: object,
     number: int,
     lapsed: Sequence[LapsedRange],
-) -> Source | None:
+) -> QueueSource | None:
     """Return the source of messages that are not acknowledged, and whose lease has ended."""
     for one in unacked:
-        if one.source.queue is not queue or one.number != number:
+        source = one.source
+        if not isinstance(source, QueueSource) or source.queue is not queue:
+            continue
+        if one.number != number:
             continue
         end_offset = one.first_offset + one.size
         for _, offsets, attempt in lapsed:
             if attempt == one.attempt and (
                 offsets.start < end_offset and one.first_offset < offsets.stop
             ):
-                return one.source
+                return source
     return None
 
 
+def acknowledge_in(acks: JointAcks, unacked: Iterable[Unacked[Source]]) -> None:
+    """Acknowledge messages as a part of another append; ``freed`` follows when it is durable."""
+    for _, size, source, number, first_offset, attempt in unacked:
+        offsets = range(first_offset, first_offset + size)
+        source.acknowledge_in(acks, number, [SettledRange(offsets, attempt, Outcome.ACK)])
+
+
 def settle_delivered(
-    source: Source, ranges: Sequence[DeliveredRange], outcome: Outcome
+    source: QueueSource, ranges: Sequence[DeliveredRange], outcome: Outcome
 ) -> None:
     """Settle messages that the channel does not keep: without acknowledgement, or too late."""
     for one in ranges:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from adapters.amqp.config import AmqpConfig
 from adapters.amqp.node import AmqpNode
+from adapters.amqp.streams import CONTRIBUTION
 from adapters.amqp.v091.connection import AmqpConnection
 from adapters.amqp.v091.fields import EMPTY
 from adapters.amqp.v091.framing import (
@@ -34,6 +35,7 @@ from adapters.amqp.v091.methods.model import Method
 from adapters.amqp.v091.properties import NO_PROPERTIES
 from gateway.clock import ManualClock
 from gateway.config.settings import Settings
+from gateway.contributions import Contributions
 from gateway.exchanges.start import start_exchanges
 from gateway.listener import Listener
 from gateway.model import TopicName
@@ -173,7 +175,14 @@ async def amqp_in_process(folder: Path, **config: Any) -> AsyncIterator[AmqpInPr
     settings = Settings.model_validate({"node": {"data_dir": folder}})
     clock = ManualClock()
     async with AsyncExitStack() as stack:
-        live = await stack.enter_async_context(running_kernel(settings, clock, has_queues=True))
+        live = await stack.enter_async_context(
+            running_kernel(
+                settings,
+                clock,
+                has_queues=True,
+                contributions=Contributions({"amqp": CONTRIBUTION}),
+            )
+        )
         kernel = live.kernel
         publisher = await start_exchanges(
             kernel.metadata,

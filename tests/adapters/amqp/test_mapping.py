@@ -8,6 +8,7 @@ from adapters.amqp.mapping import PROPERTIES, to_headers, to_properties
 from adapters.amqp.v091.errors import AmqpFault
 from adapters.amqp.v091.fields import Field, Table
 from adapters.amqp.v091.properties import Properties, decode_properties, encode_properties
+from features.routing.waiting import headers_when_due
 from tests.adapters.amqp.v091.test_properties import PROPERTIES as ANY_PROPERTIES
 
 RESERVED = ("dlq.", "amqp.", "mqtt.")
@@ -97,3 +98,22 @@ def test_records_of_other_protocols_have_readable_properties() -> None:
         ),
         delivery_mode=2,
     )
+
+
+@pytest.mark.parametrize(
+    ("sent", "delivered"),
+    [
+        (Field("I", 5_000), Field("I", -5_000)),
+        (Field("u", 40_000), Field("I", -40_000)),
+        (Field("S", "70"), Field("S", "-70")),
+    ],
+)
+def test_delay_of_a_delivered_message_is_negative(sent: Field, delivered: Field) -> None:
+    table = Table([("n", Field("l", 1)), ("x-delay", sent)])
+    raw = encode_properties(Properties(headers=table))
+    headers = to_headers(
+        decode_properties(raw), raw, exchange="e", now_unix_ms=1, reserved=("amqp.",)
+    )
+    due = headers_when_due(headers, ())
+    found = decode_properties(to_properties(due, ("amqp.",)))
+    assert found.table == Table([("n", Field("l", 1)), ("x-delay", delivered)])

@@ -8,10 +8,20 @@ from typing import Final
 
 from adapters.amqp.names import to_topic_name
 from adapters.amqp.node import queue_resource
-from adapters.amqp.queue_arguments import check_arguments, check_served, to_settings
-from adapters.amqp.queues import Declaration, check_equal, name_of
+from adapters.amqp.queue_arguments import (
+    STREAM,
+    check_arguments,
+    check_served,
+    queue_type,
+    to_settings,
+)
+from adapters.amqp.queues import Declaration, check_equal, check_replicated, name_of
+from adapters.amqp.replies import REPLY_TO
+from adapters.amqp.stream_arguments import check_sizes
+from adapters.amqp.streams import Stream
 from adapters.amqp.v091.channel import Channel
 from adapters.amqp.v091.errors import AmqpFault, ReplyCode
+from adapters.amqp.v091.handlers import stream
 from adapters.amqp.v091.handlers.exchange import (
     change_binding,
     check_exists,
@@ -53,30 +63,51 @@ async def declare(channel: Channel, method: QueueDeclare) -> None:
     """Make a queue, or check that an equal one is there."""
     node = channel.connection.node
     name = strip_name(method.queue) or random_name("amq.gen-")
-    queue: Queue | None
+    if name.startswith(REPLY_TO):
+        _declare_requester(channel, name)
+        channel.last_queue = name
+        if not method.nowait:
+            channel.send(QueueDeclareOk(name, 0, 1))
+        return
+    found: Queue | Stream | None
     if method.passive:
-        queue = node.get_queue(channel.connection, name)
+        found = stream.find(channel, name) or node.get_queue(channel.connection, name)
     else:
-        queue = None if _is_durable(method) else _declare_transient(channel, method, name)
-        if queue is None:
-            queue = await node.changes.make(_declare_stored(channel, method, name))
+        found = None if _is_durable(method) else _declare_transient(channel, method, name)
+        if found is None:
+            found = await node.changes.make(_declare_stored(channel, method, name))
     channel.last_queue = name
     if not method.nowait:
-        ready = queue.counts().ready
-        channel.send(QueueDeclareOk(name, ready, len(queue.consumers)))
+        channel.send(QueueDeclareOk(name, *_counts(channel, found)))
+
+
+def _counts(channel: Channel, found: Queue | Stream) -> tuple[int, int]:
+    """Return the numbers of messages and consumers; RabbitMQ counts no consumers of streams."""
+    if isinstance(found, Stream):
+        return channel.connection.node.streams.message_count(found), 0
+    return found.counts().ready, len(found.consumers)
+
+
+def _declare_requester(channel: Channel, name: str) -> None:
+    """Check that a requester of direct reply-to is there. Error: ``AmqpFault`` 404."""
+    connection = channel.connection
+    if not connection.node.requesters.has(connection.namespace, name):
+        raise AmqpFault(ReplyCode.NOT_FOUND, f"no {queue_resource(connection, name)}")
 
 
 def _is_durable(method: QueueDeclare) -> bool:
     return method.durable and not method.exclusive
 
 
-def _declare_transient(channel: Channel, method: QueueDeclare, name: str) -> Queue | None:
+def _declare_transient(
+    channel: Channel, method: QueueDeclare, name: str
+) -> Queue | Stream | None:
     """Make a queue in memory at once; None when there is a topic of its name."""
     connection = channel.connection
     node = connection.node
-    wanted, queue = _prepare(channel, method, name)
-    if queue is not None:
-        return queue
+    wanted, found = _prepare(channel, method, name)
+    if found is not None:
+        return found
     topic_name = to_topic_name(connection.namespace, name)
     try:
         queue = node.transient.create(
@@ -91,17 +122,20 @@ def _declare_transient(channel: Channel, method: QueueDeclare, name: str) -> Que
     return queue
 
 
-async def _declare_stored(channel: Channel, method: QueueDeclare, name: str) -> Queue:
-    """Make a queue, on the topic of its name if there is one."""
+async def _declare_stored(channel: Channel, method: QueueDeclare, name: str) -> Queue | Stream:
+    """Make a queue or a stream, on the topic of its name if there is one."""
     connection = channel.connection
     node = connection.node
-    wanted, queue = _prepare(channel, method, name)
-    if queue is not None:
-        return queue
+    wanted, found = _prepare(channel, method, name)
+    if found is not None:
+        return found
+    topic_name = to_topic_name(connection.namespace, name)
+    if queue_type(method.arguments) == STREAM:
+        return await node.streams.make(topic_name, name, wanted)
     queue = await make_queue(
         node.kernel.queues,
         node.kernel.topics,
-        to_topic_name(connection.namespace, name),
+        topic_name,
         _settings(channel, method),
         partitions=1,
         attributes=wanted.to_attributes(name, node.node_id),
@@ -115,14 +149,17 @@ async def _declare_stored(channel: Channel, method: QueueDeclare, name: str) -> 
 
 def _prepare(
     channel: Channel, method: QueueDeclare, name: str
-) -> tuple[Declaration, Queue | None]:
-    """Check a declaration; return it with the queue when that is there already."""
+) -> tuple[Declaration, Queue | Stream | None]:
+    """Check a declaration; return it with the queue or stream when that is there already."""
     connection = channel.connection
     resource = queue_resource(connection, name)
     wanted = Declaration(
         _is_durable(method), method.exclusive, method.auto_delete, method.arguments
     )
     connection.access.check_queue(Operation.CREATE, name)
+    if (found := stream.find(channel, name)) is not None:
+        stream.check_equal(wanted, found, resource)
+        return wanted, found
     queue = connection.node.find_queue(connection, name)
     if queue is not None:
         check_equal(wanted, queue, resource)
@@ -132,6 +169,8 @@ def _prepare(
         raise AmqpFault(ReplyCode.ACCESS_REFUSED, text)
     check_arguments(method.arguments, resource)
     check_served(method.arguments, resource)
+    check_replicated(wanted, resource)
+    check_sizes(method.arguments)
     connection.access.check_dead_letters(name, method.arguments)
     return wanted, None
 
@@ -169,10 +208,12 @@ def _binding(channel: Channel, method: QueueBind | QueueUnbind) -> Binding:
     check_not_default(method.exchange)
     connection.access.check_queue(Operation.WRITE, name)
     connection.access.check_exchange(Operation.READ, method.exchange)
-    queue = connection.node.get_queue(connection, name)
+    if stream.find(channel, name) is None:
+        connection.node.get_queue(connection, name)
     check_exists(channel, method.exchange)
     text = format_arguments(to_values(method.arguments))
-    return Binding(method.exchange, Destination(queue.name.name), routing_key, text)
+    topic_name = to_topic_name(connection.namespace, name).name
+    return Binding(method.exchange, Destination(topic_name), routing_key, text)
 
 
 async def purge(channel: Channel, method: QueuePurge) -> None:
@@ -180,6 +221,7 @@ async def purge(channel: Channel, method: QueuePurge) -> None:
     connection = channel.connection
     name = _name(channel, method.queue)
     connection.access.check_queue(Operation.READ, name)
+    stream.refuse(channel, name, "queue.purge")
     queue = connection.node.get_queue(connection, name)
     count = queue.counts().ready
     await await_done(partial(queue.purge, ready_only=True))
@@ -193,9 +235,10 @@ async def delete(channel: Channel, method: QueueDelete) -> None:
     node = connection.node
     name = _name(channel, method.queue)
     connection.access.check_queue(Operation.DELETE, name)
-    queue = node.find_queue(connection, name)
     count = 0
-    if queue is not None:
+    if (declared := stream.find(channel, name)) is not None:
+        await stream.delete(channel, declared)
+    elif (queue := node.find_queue(connection, name)) is not None:
         resource = queue_resource(connection, name_of(queue))
         count = queue.counts().ready
         if method.if_unused and len(queue.consumers):

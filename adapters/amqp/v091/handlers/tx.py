@@ -12,10 +12,11 @@ from adapters.amqp.v091.methods.tx import (
     TxSelect,
     TxSelectOk,
 )
-from adapters.amqp.v091.sources import Source, settle_as
+from adapters.amqp.v091.sources import Source, acknowledge_in, settle_as
 from adapters.amqp.v091.transaction import Transaction
 from adapters.amqp.v091.unacked import Unacked
 from gateway.errors import GatewayError, StorageUnavailable
+from gateway.queues.joint_acks import JointAcks
 from gateway.queues.model import Outcome
 
 
@@ -37,14 +38,23 @@ def _transaction(channel: Channel) -> Transaction:
 
 
 def commit(channel: Channel, _method: TxCommit) -> None:
-    """Publish and settle all that was held back; answer when it is durable."""
+    """Publish and settle all that was held back; answer when it is durable.
+
+    Publishes and acknowledgements are one append: after a crash all of them count, or none.
+    Messages are returned or rejected after it.
+    """
     publishes, settlements = _transaction(channel).take()
     channel.wait()
     connection = channel.connection
-    on_done = partial(connection.guard, _on_committed, channel, settlements)
+    acks = connection.node.kernel.queues.joint_acks()
+    acknowledge_in(acks, (one for one, outcome in settlements if outcome is Outcome.ACK))
+    on_done = partial(connection.guard, _on_committed, channel, settlements, acks)
     try:
-        connection.publisher.publish_all(channel, publishes, on_done)
-    except GatewayError:
+        beside = acks.parts()
+        connection.publisher.publish_all(channel, publishes, on_done, beside=beside)
+    except GatewayError as error:
+        connection.node.disk_alarm.note(error)
+        acks.arrived(StorageUnavailable(str(error)))
         channel.unacked.put_back([one for one, _ in settlements])
         raise
 
@@ -52,8 +62,11 @@ def commit(channel: Channel, _method: TxCommit) -> None:
 def _on_committed(
     channel: Channel,
     settlements: list[tuple[Unacked[Source], Outcome]],
+    acks: JointAcks,
     error: StorageUnavailable | None,
 ) -> None:
+    channel.connection.node.disk_alarm.note(error)
+    acks.arrived(error)
     if error is not None and channel.is_ended:
         settle_as([one for one, _ in settlements], Outcome.RELEASE)
         return
@@ -64,7 +77,10 @@ def _on_committed(
         channel.connection.fail_channel(channel, fault)
         return
     for one, outcome in settlements:
-        settle_as((one,), outcome)
+        if outcome is Outcome.ACK:
+            one.source.freed(one.size)
+        else:
+            settle_as((one,), outcome)
     if not channel.is_ended:
         channel.send(TxCommitOk())
         channel.go_on()

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from adapters.amqp.v091.errors import ReplyCode
 from adapters.amqp.v091.fields import Field, Table
 from adapters.amqp.v091.framing import encode_content, encode_method_frame
 from adapters.amqp.v091.methods.basic import BasicPublish, BasicReturn
-from adapters.amqp.v091.methods.channel import ChannelClose
+from adapters.amqp.v091.methods.connection import ConnectionClose
 from adapters.amqp.v091.methods.exchange import ExchangeDeclareOk
 from adapters.amqp.v091.methods.model import Method
 from adapters.amqp.v091.methods.queue import QueueDeclareOk, QueueDeleteOk
@@ -90,7 +91,8 @@ async def test_a_queue_that_another_node_serves_is_refused(
 
     peer.send(1, method)
 
-    await peer.read(ChannelClose)
+    closed = await peer.read(ConnectionClose)  # upon which clients connect again
+    assert closed.reply_code == ReplyCode.CONNECTION_FORCED
 
 
 async def test_both_who_delete_a_queue_at_once_are_answered(one: AmqpInProcess) -> None:
