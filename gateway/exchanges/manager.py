@@ -43,7 +43,15 @@ from gateway.metadata.store import MetadataStore
 from gateway.model import TopicName
 from gateway.topics.manager import Topic, TopicManager
 
-__all__ = ["Binding", "Destination", "Exchange", "Exchanges", "Message", "format_arguments"]
+__all__ = [
+    "Binding",
+    "Destination",
+    "Exchange",
+    "ExchangeNotFound",
+    "Exchanges",
+    "Message",
+    "format_arguments",
+]
 
 
 class Exchanges:

@@ -1,4 +1,4 @@
-"""Public modules of docs/plugins.md exist, and the example imports no others."""
+"""Public modules of docs/plugins.md exist, and the examples import no others."""
 
 import ast
 import importlib
@@ -24,8 +24,8 @@ def public_modules() -> list[str]:
     return re.findall(r"^\| `(gateway[a-z_.]*)` \|", section, re.MULTILINE)
 
 
-def imports_of_the_example() -> Iterator[tuple[str, str]]:
-    """Yield (module of ours, file) for each import in the example plug-in."""
+def imports_of_the_examples() -> Iterator[tuple[str, str]]:
+    """Yield (module of ours, file) for each import in the example plug-ins."""
     for path in sorted((ROOT / "examples").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gateway"):
@@ -37,9 +37,9 @@ def test_a_public_module_can_be_imported(name: str) -> None:
     assert importlib.import_module(name).__doc__
 
 
-def test_the_example_imports_public_modules_only() -> None:
-    found = list(imports_of_the_example())
-    assert found, "the example imports something"
+def test_the_examples_import_public_modules_only() -> None:
+    found = list(imports_of_the_examples())
+    assert found, "the examples import something"
     assert [one for one in found if one[0] not in public_modules()] == []
 
 

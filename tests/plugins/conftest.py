@@ -1,4 +1,4 @@
-"""An environment like a stranger's: this version as a wheel, the example, and what both need."""
+"""An environment like a stranger's: this version and the examples, each from its wheel."""
 
 import os
 import subprocess
@@ -10,7 +10,9 @@ import pytest
 
 from tests.support.toolchain import ROOT
 
-EXAMPLE = ROOT / "examples" / "headgate_lines"
+LINES = ROOT / "examples" / "headgate_lines"
+STOMP = ROOT / "examples" / "headgate_stomp"
+EXAMPLES = (LINES, STOMP)
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
 _OFFLINE = ("--no-index", "--no-build-isolation", "--no-deps")
 
@@ -28,9 +30,10 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (site,) = folder.glob("lib/python*/site-packages")
     (site / "others.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n")
     wheels = tmp_path_factory.mktemp("wheels")
-    run(*_PIP, "wheel", *_OFFLINE, "--wheel-dir", str(wheels), str(ROOT))
+    trees = map(str, (ROOT, *EXAMPLES))
+    run(*_PIP, "wheel", *_OFFLINE, "--wheel-dir", str(wheels), *trees)
     packages = [str(wheel) for wheel in wheels.glob("*.whl")]
-    run(*_PIP, "install", *_OFFLINE, "--target", str(site), *packages, str(EXAMPLE))
+    run(*_PIP, "install", *_OFFLINE, "--target", str(site), *packages)
     return python
 
 

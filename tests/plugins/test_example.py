@@ -1,4 +1,4 @@
-"""The example's own tests pass from a copy outside of this tree, as in a stranger's repository."""
+"""The examples' own tests pass from copies outside of this tree, as in a stranger's repository."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugins.conftest import EXAMPLE
+from tests.plugins.conftest import EXAMPLES
 
 pytestmark = pytest.mark.xdist_group("plugins")  # they share an environment
 
@@ -17,34 +17,45 @@ _ALONE = {
     for name, value in os.environ.items()
     if not name.startswith(("PYTEST", "PYTHON", "COV"))
 }
+_FILES = [
+    (example, path.name)
+    for example in EXAMPLES
+    for path in sorted((example / "tests").glob("test_*.py"))
+]
 
 
 @pytest.fixture(scope="session")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the example's tests only: its package is the installed one."""
-    folder = tmp_path_factory.mktemp("repository")
-    for name in ("pyproject.toml", "conftest.py"):
-        shutil.copy(EXAMPLE / name, folder)
-    shutil.copytree(EXAMPLE / "tests", folder / "tests")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the examples' tests only: their packages are the installed ones."""
+    folder = tmp_path_factory.mktemp("repositories")
+    for example in EXAMPLES:
+        copy = folder / example.name
+        shutil.copytree(example / "tests", copy / "tests")
+        for name in ("pyproject.toml", "conftest.py"):
+            shutil.copy(example / name, copy)
     return folder
 
 
-def test_headgate_is_the_installed_one(environment: Path, copy: Path) -> None:
-    asked = "import gateway, headgate_lines; print(gateway.__file__, headgate_lines.__file__)"
+def test_headgate_is_the_installed_one(environment: Path, copies: Path) -> None:
+    names = ["gateway", *(example.name for example in EXAMPLES)]
+    asked = f"import {', '.join(names)}; print(*(m.__file__ for m in ({', '.join(names)})))"
     done = subprocess.run(
-        [environment, "-c", asked], cwd=copy, env=_ALONE, capture_output=True, check=True
+        [environment, "-c", asked], cwd=copies, env=_ALONE, capture_output=True, check=True
     )
     paths = done.stdout.decode().split()
-    assert [Path(path).is_relative_to(environment.parents[1]) for path in paths] == [True] * 2
+    is_inside = [Path(path).is_relative_to(environment.parents[1]) for path in paths]
+    assert is_inside == [True] * len(names)
 
 
 @pytest.mark.parametrize(
-    "file", sorted(path.name for path in (EXAMPLE / "tests").glob("test_*.py"))
+    ("example", "file"), _FILES, ids=[f"{example.name}-{file}" for example, file in _FILES]
 )
-def test_the_examples_tests_pass(environment: Path, copy: Path, file: str) -> None:
+def test_the_examples_tests_pass(
+    environment: Path, copies: Path, example: Path, file: str
+) -> None:
     done = subprocess.run(
         [environment, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/{file}"],
-        cwd=copy,
+        cwd=copies / example.name,
         env=_ALONE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

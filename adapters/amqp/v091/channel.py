@@ -25,9 +25,9 @@ from adapters.amqp.v091.requesting import ReplyConsumer
 from adapters.amqp.v091.sources import Source, settle_as
 from adapters.amqp.v091.stream_consumer import StreamConsumer
 from adapters.amqp.v091.transaction import Transaction, TransactionRoom
-from adapters.amqp.v091.unacked import Unacked, UnackedRanges
 from gateway.errors import GatewayError
 from gateway.queues.model import Outcome
+from gateway.queues.unacked import Unacked, UnackedRanges
 
 ACK: Final = b"\x00\x3c\x00\x50"
 _ACK_BYTES: Final = 13

@@ -12,10 +12,10 @@ from adapters.amqp.v091.ports import ChannelPort
 from adapters.amqp.v091.redelivered import counted
 from adapters.amqp.v091.shown import to_columns
 from adapters.amqp.v091.sources import QueueSource, settle_delivered
-from adapters.amqp.v091.unacked import Unacked
 from gateway.queues.delivered_ranges import DeliveredRange
 from gateway.queues.model import Outcome
 from gateway.queues.shown_forms import Columns
+from gateway.queues.unacked import Unacked
 
 
 def deliver(

@@ -11,10 +11,10 @@ from adapters.amqp.v091.confirms import Confirms
 from adapters.amqp.v091.methods.model import Method
 from adapters.amqp.v091.session import Tuning
 from adapters.amqp.v091.sources import Source
-from adapters.amqp.v091.unacked import UnackedRanges
 from gateway.auth.ports import Principal
 from gateway.errors import GatewayError
 from gateway.model import Buffer
+from gateway.queues.unacked import UnackedRanges
 
 
 class ConnectionPort(Protocol):

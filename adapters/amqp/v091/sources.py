@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from adapters.amqp.v091.unacked import Unacked
 from features.queue.model import LapsedRange, SettledRange
 from gateway.errors import StorageUnavailable
 from gateway.queues.delivered_ranges import DeliveredRange
 from gateway.queues.joint_acks import JointAcks
 from gateway.queues.manager import Queue
 from gateway.queues.model import Outcome
+from gateway.queues.unacked import Unacked
 
 
 class Source(Protocol):

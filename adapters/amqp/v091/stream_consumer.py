@@ -14,11 +14,11 @@ from adapters.amqp.v091.delivery_frames import DeliveryFrames
 from adapters.amqp.v091.fields import encode_shortstr
 from adapters.amqp.v091.methods.basic import BasicCancel
 from adapters.amqp.v091.ports import ChannelPort
-from adapters.amqp.v091.unacked import Unacked
 from features.queue.model import SettledRange
 from gateway.errors import GatewayError, OffsetOutOfRange
 from gateway.partition import Partition, Write
 from gateway.queues.joint_acks import JointAcks
+from gateway.queues.unacked import Unacked
 
 DEALT_MAX: Final = 1_024  # messages of one turn
 LOOKED_AT_MAX: Final = 4_096  # in one turn, those that a filter leaves out included

@@ -5,8 +5,8 @@ from typing import Final
 from adapters.amqp.v091.errors import AmqpFault, ReplyCode
 from adapters.amqp.v091.publishing import Plan, PublishedRun
 from adapters.amqp.v091.sources import Source
-from adapters.amqp.v091.unacked import Unacked
 from gateway.queues.model import Outcome
+from gateway.queues.unacked import Unacked
 
 _SETTLEMENT_BYTES: Final = 256  # of memory, for each range of messages
 

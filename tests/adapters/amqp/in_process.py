@@ -103,6 +103,10 @@ class Peer:
     async def frames(self) -> list[Frame]:
         """Return the frames that have been sent since the last call."""
         await turns()
+        return self.take_frames()
+
+    def take_frames(self) -> list[Frame]:
+        """Return the frames that have been sent until now."""
         data, self.transport.written = self.transport.written, b""
         return self._reader.receive(data)
 

@@ -14,10 +14,10 @@ from adapters.amqp.v091.methods.tx import (
 )
 from adapters.amqp.v091.sources import Source, acknowledge_in, settle_as
 from adapters.amqp.v091.transaction import Transaction
-from adapters.amqp.v091.unacked import Unacked
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.queues.joint_acks import JointAcks
 from gateway.queues.model import Outcome
+from gateway.queues.unacked import Unacked
 
 
 def select(channel: Channel, _method: TxSelect) -> None:

@@ -1,24 +1,19 @@
 """The example's protocol on a node that has half of the shards: its clients see which half."""
 
 import socket
-import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pytest
 
 from gateway.model import TopicName
-from gateway.placement import shard_of
-from tests.gateway.test_registry import install
-from tests.plugins.conftest import EXAMPLE
-from tests.support.placed_node import SHARDS, PlacedNode
+from tests.plugins.conftest import LINES
+from tests.plugins.half_node import Half, make_known, running_half
+from tests.support.placed_node import SHARDS
 from tests.support.waiting import wait_until
 
-GROUP: Final = "headgate.adapters"
-NAMES: Final = 24
-"""Topics, and queues, of which the hash puts some into either half."""
 ANSWER_S_MAX: Final = 60.0
 
 
@@ -48,45 +43,16 @@ class Lines:
         self._socket.close()
 
 
-class Half(NamedTuple):
-    """A node, and a topic and a queue of either half of its shards."""
-
-    node: PlacedNode
-    kept: str
-    given: str
-    kept_queue: str
-    given_queue: str
-
-
 Connect = Callable[[], Lines]
 
 
 @pytest.fixture(autouse=True)
-def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the example's protocol known to this process until the test ends."""
-    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
-    points = [f"{name} = {value}" for name, value in project["entry-points"][GROUP].items()]
-    site = tmp_path / "site"
-    site.mkdir()
-    install(site, project["name"], "\n".join([f"[{GROUP}]", *points]))
-    monkeypatch.syspath_prepend(str(EXAMPLE))
-    monkeypatch.syspath_prepend(str(site))
+def _known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_known(LINES, tmp_path, monkeypatch)
 
 
-@contextmanager
-def running(folder: Path, **placed: Any) -> Iterator[Half]:
-    """Start a node; it has all of its shards unless ``placed`` says otherwise."""
-    topics = [f"orders-{n}" for n in range(NAMES)]
-    queues = [f"jobs-{n}" for n in range(NAMES)]
-    settings = {"adapters.lines.take_wait_ms": 20_000}
-    declared = dict.fromkeys(topics, 1)
-    with PlacedNode(folder, ["lines"], settings, declared, queues=queues, **placed) as node:
-        is_away = {name: _is_upper(node, name) for name in [*topics, *queues]}
-        yield Half(
-            node,
-            *(next(n for n in topics if is_away[n] is away) for away in (False, True)),
-            *(next(n for n in queues if is_away[n] is away) for away in (False, True)),
-        )
+def running(folder: Path, **placed: Any) -> AbstractContextManager[Half]:
+    return running_half(folder, "lines", {"adapters.lines.take_wait_ms": 20_000}, **placed)
 
 
 @pytest.fixture
@@ -94,11 +60,6 @@ def half(tmp_path: Path) -> Iterator[Half]:
     """Yield a node that still has all of its shards."""
     with running(tmp_path / "data") as half:
         yield half
-
-
-def _is_upper(node: PlacedNode, name: str) -> bool:
-    topic = node.kernel.topics.get(TopicName("default", name))
-    return shard_of(topic, 0, node.placement) >= SHARDS // 2
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
-"""Deliveries of a channel that are not acknowledged: ranges of delivery tags.
+"""Deliveries of a client that are not acknowledged: ranges of delivery tags.
 
-Delivery tags are consecutive within a channel, and messages that are delivered together are
-consecutive in their partition; so what is in flight is a few ranges, however many messages.
+Delivery tags are consecutive within a channel or a subscription, and messages that are delivered
+together are consecutive in their partition; so what is in flight is a few ranges, however many
+messages.
 """
 
 from bisect import bisect_right

@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from adapters.amqp.v091.unacked import Unacked, UnackedRanges
+from gateway.queues.unacked import Unacked, UnackedRanges
 
 Message = tuple[str, int, int]  # source, partition, offset
 

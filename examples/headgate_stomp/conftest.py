@@ -1,0 +1,3 @@
+"""Fixtures of Headgate for the tests of this package."""
+
+pytest_plugins = ["gateway.testing.fixtures"]

@@ -1,0 +1,1 @@
+"""A plug-in for Headgate: the protocol ``stomp``."""
