@@ -135,7 +135,7 @@ class ConsumerContract:
             sent = [b"%d" % number for number in range(20)]
             await busy.send(*sent)
             (held,) = await idle.receive(1)
-            found = []
+            found: list[bytes] = []
             while len(found) < len(sent) - 1:
                 received = await busy.receive(1)
                 found += [one.body for one in received]
