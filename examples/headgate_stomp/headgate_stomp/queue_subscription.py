@@ -81,7 +81,7 @@ class QueueSubscription:
     def put_back(self, unacked: list[Unacked[Queue]]) -> None:
         """See ``Subscription``. After the end they go back to the queue."""
         if self._is_closed:
-            self.settle(unacked, Outcome.RELEASE, _ignore)
+            self.settle(unacked, Outcome.REQUEUE, _ignore)
         else:
             self._in_flight.put_back(unacked)
 
@@ -121,7 +121,7 @@ class QueueSubscription:
         if self._is_temporary:
             self._connection.node.delete_soon(self.queue)
         else:
-            self.settle(self._in_flight.take_all(), Outcome.RELEASE, _ignore)
+            self.settle(self._in_flight.take_all(), Outcome.REQUEUE, _ignore)
 
 
 class _AllOf:
