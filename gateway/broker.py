@@ -62,6 +62,8 @@ class Broker:
         self.read_uncommitted = self.reader.read_uncommitted
         self.write_steps: list[WriteStep] = []
         """Steps between the checks of records and their append, in order."""
+        self.append_limits = self.writer.append_limits
+        """Limits of partitions whose queues refuse publishers when they are full, by id."""
         self.before_delete: list[Callable[[Topic], None]] = []
         """Called with a topic that is about to be deleted, while it can still be written."""
         self.trim: Callable[[Partition], None] = _keep_all  # of partitions in memory
@@ -336,11 +338,15 @@ class Broker:
 
     def is_room_bounded(self, partition: Partition) -> bool:
         """Say whether holds may leave no room for an append, so that ``check_room`` is due."""
-        return partition.topic.settings.is_queue or bool(self.holders.stopped)
+        is_held = partition.topic.settings.is_queue or bool(self.holders.stopped)
+        return is_held or partition.partition_id in self.append_limits
 
     def check_room(self, partition: Partition, size_bytes: int) -> None:
-        """Check that holds leave room for an append. Error: ``PolicyViolation``."""
+        """Check that holds and a queue leave room for an append. Error: ``PolicyViolation``."""
         self.holders.check_room(partition, size_bytes)
+        limit = self.append_limits.get(partition.partition_id)
+        if limit is not None:
+            limit.check(size_bytes)
 
     # --- removing
 

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Final
 from weakref import WeakValueDictionary
 
+from gateway.append_limits import reserve
 from gateway.broker import Broker
 from gateway.errors import (
     GatewayError,
@@ -86,6 +87,8 @@ class Coalescer:
     def add(self, partition: Partition, run: Run, on_done: OnDone) -> None:
         """Put one run into the open round; see ``add_many``."""
         self.check(partition, run)
+        if limits := self._broker.append_limits:
+            on_done = reserve(limits, ((partition, run),), on_done)
         if partition.topic.settings.has_write_steps or run.deliver_at_unix_ms is not None:
             parts = [(partition, run)]
             ((partition, run),), on_done = take_runs(self._broker.write_steps, parts, on_done)
@@ -151,6 +154,8 @@ class Coalescer:
                 is_stepped = not as_is
         if is_stepped:
             parts, on_done = self._take(parts, on_done)
+        if limits := self._broker.append_limits:
+            on_done = reserve(limits, parts, on_done)
         size_bytes = sum([run.size_bytes for _, run in parts])
         if self._open_bytes >= ROUND_BYTES_MAX:
             self.seal()
@@ -192,6 +197,10 @@ class Coalescer:
         holders = self._broker.holders
         if settings.is_queue or holders.stopped:
             holders.check_room(partition, run.size_bytes)
+        if (limits := self._broker.append_limits) and not run.deliver_at_unix_ms:
+            limit = limits.get(partition.partition_id)
+            if limit is not None:
+                limit.check(len(run.values[0] or b""))
 
     def _check_group(self, group: TargetGroup, run: Run) -> None:
         """Raise what ``check`` would raise for a run and any partition of a group."""
@@ -205,6 +214,7 @@ class Coalescer:
             or (group.compacts and run.key is None)
             or group.is_room_bounded
             or self._broker.holders.stopped
+            or self._broker.append_limits
         ):
             for partition in group.partitions:
                 self.check(partition, run)

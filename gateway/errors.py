@@ -55,6 +55,10 @@ class StorageUnavailable(GatewayError):
     public_text = "the storage is not available; the node's log says why"
 
 
+class PublishRefused(StorageUnavailable):
+    """Messages that a full queue has refused; other targets of a publish may have them."""
+
+
 class StorageFull(StorageUnavailable):
     """No space could be reserved: raised before an offset is assigned; nothing is half done."""
 
@@ -137,6 +141,10 @@ class InvalidRecordState(RequestError):
 
 class PolicyViolation(RequestError):
     """Legal request that this node's settings refuse."""
+
+
+class QueueFull(PolicyViolation):
+    """Queue whose publishers are refused while it has as much as it may."""
 
 
 class OffsetOutOfRange(RequestError):

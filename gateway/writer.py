@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from features.dedup import ProducerSequences
 from features.open_transactions import PartitionTransactions
+from gateway.append_limits import AppendLimits
 from gateway.clock import Clock
 from gateway.config.settings import BrokerConfig
 from gateway.errors import GatewayError, StorageUnavailable, as_value
@@ -125,6 +126,7 @@ class Writer:
         self._clock = clock
         self._config = config
         self._holders = holders
+        self.append_limits: AppendLimits = {}
         self.pending: deque[_Pending] = deque()
         self.held: dict[Callable[[], None], None] = {}
         self.batches_appended = 0
@@ -151,8 +153,8 @@ class Writer:
         ``transaction_version``: that of the producer's protocol; without it a transactional batch
         is refused. The caller has asked the coordinator whether the transaction is open.
         Errors: those of ``check_batch``, ``check_timestamps``, ``ProducerSequences.check``,
-        ``check_transaction``, ``RetentionHolds.check_room``, ``check_frame`` or ``check_records``
-        and, in topics that are compacted, ``check_keys``;
+        ``check_transaction``, ``RetentionHolds.check_room``, ``AppendLimit.check``,
+        ``check_frame`` or ``check_records`` and, in topics that are compacted, ``check_keys``;
         ``TopicNotFound`` for a partition whose topic was deleted, ``NotLeader`` for one that moved;
         ``StorageUnavailable`` when a first transactional batch finds no room for its state.
         """
@@ -183,6 +185,8 @@ class Writer:
                 self.on_first_transaction(partition)
         if settings.is_queue or self._holders.stopped:
             self._holders.check_room(partition, len(batch))
+        if self.append_limits:
+            self._check_limit(partition, header, len(batch))
         if settings.compacts:
             check_keys(batch, header, bytes_max=settings.message_bytes_max)
         elif settings.looks_inside or header.attributes & COMPRESSION_MASK:
@@ -190,6 +194,12 @@ class Writer:
         if settings.log_append_time:
             header = stamp_append_time(batch, header, now_unix_ms)
         return Write(partition, batch, header)
+
+    def _check_limit(self, partition: Partition, header: BatchHeader, size_bytes: int) -> None:
+        """Raise ``QueueFull`` when a queue of the partition refuses a batch."""
+        limit = self.append_limits.get(partition.partition_id)
+        if limit is not None:
+            limit.check(size_bytes // max(header.record_count, 1))
 
     def prepare_marker(
         self, partition: Partition, marker: Marker, *, transaction_version: int

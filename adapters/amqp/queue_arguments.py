@@ -85,9 +85,6 @@ ARGUMENTS: Final[dict[str, frozenset[str]]] = {
 NOT_SERVED: Final = frozenset(
     {
         "x-consumer-disconnected-timeout",
-        "x-expires",
-        "x-max-length-bytes",
-        "x-message-ttl",
     }
 )
 """Arguments that promise what a queue does not do: a declaration with one is refused."""
@@ -264,10 +261,9 @@ def check_served(arguments: Table, resource: str) -> None:
             raise _invalid(name, resource, "not served")
     if lacks_delay(arguments):
         raise _invalid(RETRY_TYPE, resource, f"not served without {RETRY_MIN}")
-    if arguments.value("x-max-length") == 0:
-        raise _invalid("x-max-length", resource, "0 is not served")
-    if arguments.value("x-overflow") not in {None, "drop-head"}:
-        raise _invalid("x-overflow", resource, "not served")
+    for name in ("x-max-length", "x-max-length-bytes"):
+        if arguments.value(name) == 0:
+            raise _invalid(name, resource, "0 is not served")
 
 
 def to_settings(arguments: Table, lease_ms: int) -> QueueSettings:
@@ -297,9 +293,13 @@ def to_settings(arguments: Table, lease_ms: int) -> QueueSettings:
 
 _SETTINGS: Final = {
     "x-dead-letter-routing-key": "dead_letter_routing_key",
+    "x-expires": "expires_ms",
     "x-max-length": "length_max",
     "x-max-priority": "priority_max",
     "x-consumer-timeout": "lease_ms",
+    "x-max-length-bytes": "length_bytes_max",
+    "x-message-ttl": "message_ttl_ms",
+    "x-overflow": "overflow",
     "x-single-active-consumer": "single_active",
 }
 _ARGUMENT_OF: Final = {

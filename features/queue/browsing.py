@@ -8,6 +8,7 @@ from features.queue.model import Counts
 from features.queue.open_messages import OpenMessages
 from features.queue.states import NO_TIME, Open, Requeued
 from features.queue.unread_ranges import UnreadRanges
+from features.ranges import contiguous_ranges
 
 State = tuple[int, str]  # an offset, and what it is: ready, in_flight, delayed or done
 
@@ -32,6 +33,20 @@ def ready(messages: OpenMessages, unread: UnreadRanges, count: int) -> list[int]
             first, last = unread_range.first, unread_range.last
             found += range(first, min(last + 1, first + left))
     return found
+
+
+def ready_ranges(
+    messages: OpenMessages, unread: UnreadRanges, end_offset: int
+) -> Iterator[tuple[int, int]]:
+    """Yield the ready messages below an offset: first offset, and end. O(ranges and returned)."""
+    for part in contiguous_ranges(sorted(messages.key_queues.returned(len(messages.items)))):
+        yield part.start, part.stop
+    for unread_range in unread:
+        if unread_range.due_unix_ms == NO_TIME:
+            yield unread_range.first, unread_range.last + 1
+    if unread.fed_end < end_offset:
+        for first, last in unread.early.gaps(unread.fed_end, end_offset - 1):
+            yield first, last + 1
 
 
 def browse(

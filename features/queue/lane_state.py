@@ -1,8 +1,10 @@
 """State of a lane: its positions and counts, and what becomes of a changed policy."""
 
+from collections.abc import Iterator
+
 from features.fairness import Fairness
 from features.queue.acking import Acking
-from features.queue.browsing import State, browse, browse_there, count, ready
+from features.queue.browsing import State, browse, browse_there, count, ready, ready_ranges
 from features.queue.model import Counts, Order, Policy
 from features.queue.open_messages import OpenMessages
 from features.queue.selecting import candidates
@@ -114,6 +116,10 @@ class LaneState:
     def ready(self, count: int) -> list[int]:
         """Return the first ready messages: requeued ones, then new ones, the lowest first."""
         return ready(self._open, self._unread, count)
+
+    def ready_ranges(self, end_offset: int) -> Iterator[tuple[int, int]]:
+        """Yield the ready messages below an offset: first offset, and end."""
+        return ready_ranges(self._open, self._unread, end_offset)
 
     def candidates(self, passed: RangeSet, count: int) -> list[range]:
         """Return ready messages that are not in ``passed``, to look at: see ``selecting``.

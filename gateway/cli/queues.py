@@ -37,9 +37,11 @@ Settings = Annotated[
         parser=parse_change,
         metavar="SETTING=VALUE",
         help="order (none, key: one of a key at a time, fair: quiet keys first, priority: the "
-        "highest first, up to priority_max), lease_ms, delay_ms, retention_ms, attempts_max, "
-        "delivery_limit, retry_delay_ms, retry_delay_ms_max, retry_delay_on, dead_letter_topic, "
-        "dead_letter_exchange, dead_letter_routing_key, in_flight_max, length_max, single_active.",
+        "highest first, up to priority_max), lease_ms, delay_ms, retention_ms, message_ttl_ms, "
+        "attempts_max, delivery_limit, retry_delay_ms, retry_delay_ms_max, retry_delay_on, "
+        "dead_letter_topic, dead_letter_exchange, dead_letter_routing_key, in_flight_max, "
+        "length_max, length_bytes_max, overflow (drop-head, reject-publish, reject-publish-dlx), "
+        "expires_ms, single_active.",
     ),
 ]
 

@@ -116,6 +116,12 @@ class DeclaredQueue(FrozenConfig):
         ge=-1,
         description="Milliseconds for which messages are kept; -1 for no limit.",
     )
+    message_ttl_ms: int = Field(
+        default=-1,
+        ge=-1,
+        description="Milliseconds for which a message may be ready before it is a dead letter, "
+        "`expired`; -1 for no limit.",
+    )
     attempts_max: int = Field(
         default=0,
         ge=0,
@@ -172,6 +178,23 @@ class DeclaredQueue(FrozenConfig):
         ge=0,
         description="Ready messages of the queue; above it the oldest are dead letters. 0 for no "
         "limit.",
+    )
+    length_bytes_max: int = Field(
+        default=0,
+        ge=0,
+        description="Bytes of the ready messages' values, as `length_max`; 0 for no limit.",
+    )
+    overflow: Literal["drop-head", "reject-publish", "reject-publish-dlx"] = Field(
+        default="drop-head",
+        description="`drop-head`: above these lengths the oldest messages are dead letters; "
+        "`reject-publish`: publishers are refused; `reject-publish-dlx`: and what comes by an "
+        "exchange is a dead letter.",
+    )
+    expires_ms: int = Field(
+        default=0,
+        ge=0,
+        description="Milliseconds without a consumer, a receive or a declaration after which the "
+        "queue is deleted; 0 for never.",
     )
     single_active: bool = Field(
         default=False,

@@ -13,6 +13,7 @@ from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer, Part, TargetGroup
 from gateway.errors import GatewayError, NotLeader, PolicyViolation, StorageUnavailable
+from gateway.exchanges.full_queues import alike_count, refused, taking
 from gateway.exchanges.history import Histories, Publication
 from gateway.exchanges.manager import Exchanges
 from gateway.exchanges.model import ExchangeName
@@ -81,12 +82,16 @@ class Publisher:
 
         Return the topics, sorted by name; without one the messages are unroutable and nothing is
         appended, unless they wait at a delayed exchange. ``on_done`` runs once, after this has
-        returned, when the append is durable.
+        returned, when the append is durable; with ``PublishRefused`` where a full queue has not
+        taken them, and the others have.
         Errors, with nothing appended: those of ``Exchanges.route`` and ``Coalescer.add_many``;
         ``PolicyViolation`` above `exchange.targets_max` topics.
         """
         route = self.exchanges.route(exchange, publication.routed)
         plan = self._plan(exchange.namespace, route)
+        topics = plan.topics
+        if self._broker.append_limits:
+            plan, on_done = self._without_full(plan, publication, on_done)
         waiting = [
             self._waiting(ExchangeName(exchange.namespace, name), publication, route.delay_ms)
             for name in route.delayed
@@ -94,7 +99,32 @@ class Publisher:
         self._append(exchange, plan, publication, on_done, waiting)
         for name in route.remembered:
             self._histories.put(ExchangeName(exchange.namespace, name), publication)
-        return plan.topics
+        return topics
+
+    def alike_count(self, exchange: ExchangeName, publication: Publication) -> int:
+        """Return how many of the first messages are taken, or refused, by the same queues.
+
+        Mostly that is all. Who publishes them by that many learns of each what became of it.
+        """
+        limits = self._broker.append_limits
+        if not limits:
+            return len(publication.values)
+        try:
+            route = self.exchanges.route(exchange, publication.routed)
+        except GatewayError:  # ``publish`` raises it
+            return len(publication.values)
+        topics = self._plan(exchange.namespace, route).topics
+        return alike_count(limits, topics, self._run(publication))
+
+    def _without_full(
+        self, plan: _Plan, publication: Publication, on_done: OnDone
+    ) -> tuple[_Plan, OnDone]:
+        """Return a plan without the queues that refuse the messages."""
+        limits = self._broker.append_limits
+        topics = taking(limits, plan.topics, self._run(publication), publication.headers)
+        if len(topics) == len(plan.topics):
+            return plan, on_done
+        return _Plan(plan.revision, topics), refused(on_done)
 
     def publish_all(
         self,

@@ -6,7 +6,7 @@ one only while none of a higher priority may get more; among equals, and with re
 (at priority 0), they take turns. A queue without consumers has no object of this module.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import structlog
@@ -66,6 +66,9 @@ class Consumers:
     def __len__(self) -> int:
         return len(self._consumers)
 
+    def __iter__(self) -> Iterator[Consumer]:
+        return iter(self._consumers)
+
     def subscribe(  # noqa: PLR0913 - by keyword
         self,
         sink: ConsumerSink,
@@ -95,7 +98,6 @@ class Consumers:
         if others and (is_exclusive or next(iter(others)).is_exclusive):
             raise QueueInUse("the queue has another consumer, and one wants it for itself")
         self._pending_receives.check_room()
-        settings = self._receivers.settings
         consumer = Consumer(
             self,
             sink,
@@ -103,7 +105,7 @@ class Consumers:
             credit=min(credit, CREDIT_UNLIMITED),
             bytes_max=bytes_max,
             priority=priority,
-            lease_ms=settings.lease_ms if lease_ms is None else lease_ms,
+            lease_ms=self._receivers.settings.lease_ms if lease_ms is None else lease_ms,
             is_exclusive=is_exclusive,
             settles_at_once=settles_at_once,
             selection=None if matches is None else Selection(matches),
@@ -170,6 +172,7 @@ class Consumers:
         self._pending_receives.consumer_count -= 1
         if not self._consumers:
             self._receivers.dealer = None
+            self._receivers.usage.touch()
         self._receivers.schedule()  # receives that wait may have been behind it
         self._context.leaser.release(self, consumer)
 

@@ -61,20 +61,6 @@ class DeadLetterRoutes(Protocol):
         ...
 
 
-class DeadLetterTarget(Protocol):
-    """Destination of a queue's dead letters."""
-
-    def addressed(
-        self, lane: QueueLane, dead: Dead, body: Record, *, left_out: str = ""
-    ) -> list[Addressed]:
-        """Return the dead letter of a message for each of its partitions, checked.
-
-        Without any it is dropped. ``left_out``: why what the message held is not in it, where that
-        is so; see ``reference``. Errors: as ``Coalescer.check``.
-        """
-        ...
-
-
 def own_id(lane: QueueLane, dead: Dead) -> str:
     """Return the id by which clients know a message that says none itself."""
     partition = lane.partition
@@ -121,12 +107,24 @@ def with_key(lane: QueueLane, dead: Dead, body: Record) -> Record:
 
 
 class TopicTarget:
-    """One dead-letter topic. ``turn`` returns another number at each call."""
+    """One dead-letter topic.
 
-    def __init__(self, context: QueueContext, topic: Topic, turn: Callable[[], int]) -> None:
+    ``turn`` returns another number at each call. ``is_timed``: the queue of the topic ends messages
+    by the time of their arrival, which is then that of the move.
+    """
+
+    def __init__(
+        self,
+        context: QueueContext,
+        topic: Topic,
+        turn: Callable[[], int],
+        *,
+        is_timed: bool = False,
+    ) -> None:
         self._context = context
         self._topic = topic
         self._turn = turn
+        self._is_timed = is_timed
 
     def addressed(
         self, lane: QueueLane, dead: Dead, body: Record, *, left_out: str = ""
@@ -145,8 +143,8 @@ class TopicTarget:
             return []
         now_unix_ms = self._context.clock.unix_ms()
         sent_unix_ms = body.timestamp_unix_ms
-        is_ordered = lane.lane.policy.order is Order.KEY
-        if is_ordered or not 0 <= sent_unix_ms <= now_unix_ms:
+        is_sent_anew = self._is_timed or lane.lane.policy.order is Order.KEY
+        if is_sent_anew or not 0 <= sent_unix_ms <= now_unix_ms:
             sent_unix_ms = now_unix_ms
         run = RecordRun(body.key, (body.value,), encode_headers(headers), sent_unix_ms)
         found = Addressed(topic, _number(topic, run.key, self._turn), run)

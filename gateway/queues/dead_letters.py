@@ -12,7 +12,7 @@ a configured dead-letter topic is missing, the attempts limit does not apply.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -32,13 +32,12 @@ from gateway.errors import (
 from gateway.model import Record, TopicName
 from gateway.queues.dead_letter_targets import (
     DeadLetterRoutes,
-    DeadLetterTarget,
     ExchangeTarget,
     TopicTarget,
     reference,
 )
 from gateway.queues.due_target import DueTarget
-from gateway.queues.lanes import OnMoved, QueueContext, QueueLane
+from gateway.queues.lanes import DeadLetterTarget, OnMoved, QueueContext, QueueLane
 from gateway.queues.message_cache import Unreadable
 from gateway.storage import OnDone
 from gateway.topics.manager import Topic, TopicManager
@@ -84,6 +83,8 @@ class DeadLetters:
         self._waiting: dict[QueueLane, deque[DeadMessage]] = {}
         self._turn = 0
         self._warned: set[bytes] = set()  # ids of lanes
+        self.is_timed: Callable[[TopicName], bool] = lambda _: False
+        """Whether the queue of a topic ends messages by the time of their arrival."""
         self.routes: DeadLetterRoutes | None = None
         """Exchanges, once they are loaded; until then dead letters for them wait."""
         self.due_topic: Topic | None = None
@@ -129,7 +130,7 @@ class DeadLetters:
         some = [waiting.popleft() for _ in range(min(len(waiting), MOVED_PER_APPEND_MAX))]
         some = self._without_revived(lane, some)
         try:
-            target = self._target(lane)
+            target = self.target(lane)
             if not some:
                 pass
             elif target is not None:
@@ -140,7 +141,12 @@ class DeadLetters:
             self._failed(lane, some, as_value(error))
         await asyncio.sleep(0)  # others have their turn
 
-    def _target(self, lane: QueueLane) -> DeadLetterTarget | None:
+    @property
+    def is_routing(self) -> bool:
+        """See ``DeadLetterMover``."""
+        return self.routes is not None
+
+    def target(self, lane: QueueLane) -> DeadLetterTarget | None:
         """Return where dead messages of a lane go; None: nowhere. Error: ``TopicNotFound``."""
         settings = lane.owner.settings
         if lane.partition.topic is self.due_topic:
@@ -151,7 +157,9 @@ class DeadLetters:
             return None
         namespace = lane.partition.topic.name.namespace
         topic = self._topics.get(TopicName(namespace, settings.dead_letter_topic))
-        return TopicTarget(self._context, topic, self._next_turn)
+        return TopicTarget(
+            self._context, topic, self._next_turn, is_timed=self.is_timed(topic.name)
+        )
 
     def _without_revived(self, lane: QueueLane, some: list[DeadMessage]) -> list[DeadMessage]:
         """Requeue messages that need not move after a policy change; return the others."""

@@ -12,6 +12,7 @@ from gateway.model import EXPIRES_AT, unix_ms_in
 from gateway.queues.cached_batch import Body, CachedBatch, Unreadable
 from gateway.queues.delivered_ranges import DeliveredRange, FoundRange
 from gateway.queues.lanes import QueueContext, QueueLane
+from gateway.queues.message_arrival import arrival_unix_ms
 from gateway.queues.model import QueueSettings
 from gateway.records.codec import I64_MIN
 
@@ -48,6 +49,10 @@ class _Rest(NamedTuple):
         return self.back if reason is Unreadable.UNREAD else self.gone
 
 
+_AT_ONCE_MS: Final = 10
+"""A message whose own time ends up to so long before it was stored is for receivers that wait."""
+
+
 def oldest_kept(clock: Clock, retention_ms: int) -> int:
     """Return the unix ms before which messages are too old; -1 when there is no limit."""
     return clock.unix_ms_ago(retention_ms) if retention_ms >= 0 else I64_MIN
@@ -56,9 +61,11 @@ def oldest_kept(clock: Clock, retention_ms: int) -> int:
 class _Looking:
     """Look at each message of a range: in batches where some may not be delivered."""
 
-    def __init__(self, clock: Clock, oldest_unix_ms: int, left_bytes: int, rest: _Rest) -> None:
+    def __init__(self, clock: Clock, oldest: "_Oldest", left_bytes: int, rest: _Rest) -> None:
         self._clock = clock
-        self._oldest_unix_ms = oldest_unix_ms
+        self._oldest_unix_ms = oldest.retained_unix_ms
+        self._oldest_alive_unix_ms = oldest.alive_unix_ms
+        self._has_timers = oldest.has_timers
         self._left_bytes = left_bytes
         self._rest = rest
 
@@ -83,7 +90,10 @@ class _Looking:
                 headers = found_headers
                 header_bytes, deadline_unix_ms = _size_and_expiry(headers)
             size_bytes = header_bytes if value is None else header_bytes + len(value)
-            if self._is_over(deadline_unix_ms, timestamp_unix_ms):
+            if self._is_over(deadline_unix_ms, timestamp_unix_ms, attempt) or (
+                timestamp_unix_ms < self._oldest_alive_unix_ms
+                and arrival_unix_ms(record) < self._oldest_alive_unix_ms
+            ):
                 rest.expired.append((offset, attempt))
             elif size_bytes > self._left_bytes and (delivered or good):
                 self._left_bytes = _NOTHING_LEFT  # what follows goes back too: order is kept
@@ -98,12 +108,32 @@ class _Looking:
         ]
         return self._left_bytes
 
-    def _is_over(self, deadline_unix_ms: int | None, timestamp_unix_ms: int) -> bool:
+    def _is_over(
+        self, deadline_unix_ms: int | None, timestamp_unix_ms: int, attempt: int
+    ) -> bool:
         if deadline_unix_ms is None:
+            return False
+        if (
+            self._has_timers  # else nothing but this would end it
+            and attempt == 1
+            and timestamp_unix_ms - _AT_ONCE_MS <= deadline_unix_ms <= timestamp_unix_ms
+        ):
             return False
         clock = self._clock
         deadline = clock.steady_deadline(deadline_unix_ms, timestamp_unix_ms)
         return deadline <= clock.steady_unix_ms()
+
+
+class _Oldest(NamedTuple):
+    """Lowest times of messages that may be delivered, in unix ms.
+
+    ``retained``: by the retention, ``alive``: by the TTL of the queue. ``has_timers``: see
+    ``gateway.queues.head_expiry``; then a message that lives 0 ms is delivered to who waits.
+    """
+
+    retained_unix_ms: int
+    alive_unix_ms: int
+    has_timers: bool
 
 
 class DeliveryFilter:
@@ -121,7 +151,12 @@ class DeliveryFilter:
         dropped; expired or undecodable ones are dead letters.
         """
         delivered: list[DeliveredRange] = []
-        oldest_unix_ms = oldest_kept(self._context.clock, settings.retention_ms)
+        clock = self._context.clock
+        oldest_unix_ms = retained_unix_ms = oldest_kept(clock, settings.retention_ms)
+        ttl_ms = settings.message_ttl_ms
+        if ttl_ms >= 0:
+            # A message arrives and is over in one millisecond where its TTL is 0.
+            oldest_unix_ms = max(retained_unix_ms, clock.unix_ms_ago(ttl_ms) + 1)
         left_bytes = bytes_max
         for lane, found in parts:
             rest = _Rest([], [], [], [])
@@ -145,7 +180,13 @@ class DeliveryFilter:
                     left_bytes -= batch.size_bytes  # at least what the messages have
                     delivered.append(_as_delivered(one))
                     continue
-                looking = _Looking(self._context.clock, oldest_unix_ms, left_bytes, rest)
+                is_at_once = ttl_ms == 0 and one.attempt == 1
+                oldest = _Oldest(
+                    retained_unix_ms,
+                    I64_MIN if ttl_ms < 0 or is_at_once else clock.unix_ms_ago(ttl_ms) + 1,
+                    ttl_ms >= 0 or bool(settings.dead_letter_exchange),
+                )
+                looking = _Looking(clock, oldest, left_bytes, rest)
                 self._context.message_cache.decode(one.partition, batch)
                 left_bytes = looking.look(one, batch, delivered)
             if any(rest):

@@ -15,7 +15,7 @@ from gateway.config.queues import QueueConfig
 from gateway.deadlines import Deadlines
 from gateway.errors import Overloaded, StorageUnavailable
 from gateway.leaser import Leaser
-from gateway.model import TopicName
+from gateway.model import Record, TopicName
 from gateway.partition import Partition
 from gateway.queues.feeder import Feeder
 from gateway.queues.journal import QueueJournal, lane_id
@@ -23,8 +23,10 @@ from gateway.queues.lease_ends import LeaseEnds
 from gateway.queues.message_cache import MessageCache
 from gateway.queues.model import EarlierDelay, QueueSettings
 from gateway.queues.no_journal import LaneJournal, NoJournal
+from gateway.queues.queue_counters import QueueCounters
 from gateway.retention_holds import HolderKind
 from gateway.storage import OnDone
+from gateway.transfer.payload import Addressed
 from gateway.transfer.transfers import Transfers
 
 TICK_MESSAGES_MAX: Final = 1_000  # leases ended in one step of the loop
@@ -35,18 +37,18 @@ OnMoved = Callable[[StorageUnavailable | None], None]
 _log = structlog.get_logger()
 
 
-class QueueCounters:
-    """Counters of messages of all queues since the start."""
+class DeadLetterTarget(Protocol):
+    """Destination of a queue's dead letters."""
 
-    __slots__ = ("corrupt", "dead_lettered", "delivered", "dropped", "expired", "settled")
+    def addressed(
+        self, lane: "QueueLane", dead: Dead, body: Record, *, left_out: str = ""
+    ) -> list[Addressed]:
+        """Return the dead letter of a message for each of its partitions, checked.
 
-    def __init__(self) -> None:
-        self.delivered = 0
-        self.settled = 0
-        self.expired = 0
-        self.corrupt = 0
-        self.dead_lettered = 0
-        self.dropped = 0
+        Without any it is dropped. ``left_out``: why what the message held is not in it, where that
+        is so; see ``dead_letter_targets.reference``. Errors: as ``Coalescer.check``.
+        """
+        ...
 
 
 class DeadLetterMover(Protocol):
@@ -60,6 +62,15 @@ class DeadLetterMover(Protocol):
 
     def is_there(self, name: TopicName) -> bool:
         """Return whether there is a topic of that name to move messages to."""
+        ...
+
+    @property
+    def is_routing(self) -> bool:
+        """Whether exchanges are loaded: before, what goes to them is tried again."""
+        ...
+
+    def target(self, lane: "QueueLane") -> DeadLetterTarget | None:
+        """Return where dead messages of a lane go, None: nowhere. Error: ``TopicNotFound``."""
         ...
 
 
@@ -86,6 +97,7 @@ class QueueContext:
         self.messages = Coalescer(broker)
         self.message_cache = MessageCache(broker, bytes_max=config.bodies_bytes_max)
         self.leases: Deadlines[QueueLane] = Deadlines(clock, QueueLane.tick)
+        self.expiries: Deadlines[QueueLane] = Deadlines(clock, QueueLane.check_expiry)
         self.cold_reads = asyncio.Semaphore(COLD_READS_MAX)
         self.counters = QueueCounters()
         self.mover: DeadLetterMover
@@ -111,6 +123,7 @@ class QueueContext:
     async def close(self) -> None:
         """End background tasks and timers."""
         self.leases.close()
+        self.expiries.close()
         self.leaser.close()
         tasks = list(self._tasks)
         for task in tasks:
@@ -137,6 +150,18 @@ def policy_of(context: QueueContext, namespace: str, settings: QueueSettings) ->
     )
 
 
+class LaneBounds(Protocol):
+    """Bounds that end messages of a queue; see ``gateway.queues.queue_bounds``."""
+
+    def check_soon(self, lane: "QueueLane") -> None:
+        """Drop the oldest messages, soon, if there are too many, or their time is over."""
+        ...
+
+    def on_due(self, lane: "QueueLane") -> None:
+        """Drop the first messages of a lane whose time is over: a timer has ended."""
+        ...
+
+
 class LaneOwner(Protocol):
     """The queue of a lane, as far as the lane needs it."""
 
@@ -161,8 +186,9 @@ class LaneOwner(Protocol):
         """Serve waiting receives: there may be new messages."""
         ...
 
-    def check_length(self) -> None:
-        """Drop the oldest messages, soon, if there are too many."""
+    @property
+    def bounds(self) -> LaneBounds | None:
+        """Bounds of the queue, if it has any."""
         ...
 
 
@@ -237,6 +263,7 @@ class QueueLane:
         self.is_open = False
         self._feeder.close()
         self._context.leases.forget(self)
+        self._context.expiries.forget(self)
 
     def leave(self) -> None:
         """Release the partition of a deleted queue."""
@@ -322,8 +349,8 @@ class QueueLane:
                 self.owner.wake(self)
                 if self.on_wake is not None:
                     self.on_wake()
-            if self.owner.settings.length_max:
-                self.owner.check_length()
+            if (bounds := self.owner.bounds) is not None:
+                bounds.check_soon(self)
             self._context.arm(self)
             self._context.touched.add(self)
 
@@ -334,6 +361,11 @@ class QueueLane:
         self.done(self.lane.tick(now, messages_max=TICK_MESSAGES_MAX, lapsed=lapsed))
         if lapsed:
             self._context.lease_ends.tell(self.owner, self.number, lapsed)
+
+    def check_expiry(self) -> None:
+        """End the first messages whose time is over: see ``Deadlines``."""
+        if (bounds := self.owner.bounds) is not None:
+            bounds.on_due(self)
 
     def come_up_to_now(self, now: int) -> None:
         """Feed all acknowledged messages, and end leases and delays due at ``now``.

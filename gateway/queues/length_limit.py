@@ -8,7 +8,9 @@ somebody can take is not dropped for those behind it.
 from collections.abc import Sequence
 from typing import Final
 
+from gateway.queues.lane_sizes import QueueSizes
 from gateway.queues.lanes import QueueContext, QueueLane
+from gateway.queues.model import Overflow, QueueSettings
 from gateway.queues.receivers import Receivers
 
 MAXLEN: Final = "maxlen"  # the reason of the dead letters
@@ -20,25 +22,46 @@ may be in flight. Where dead letters cannot be moved, the queue grows longer, an
 
 
 class LengthLimit:
-    """Length limit of one queue. Costs nothing while the queue has none."""
+    """Length limit of one queue, in messages and in bytes of their values."""
 
-    def __init__(self, context: QueueContext, receivers: Receivers) -> None:
+    def __init__(self, context: QueueContext, receivers: Receivers, sizes: QueueSizes) -> None:
         self._context = context
+        self._sizes = sizes
         self._receivers = receivers
         self._is_scheduled = False
 
     def check_soon(self) -> None:
         """Look at the length when receivers have been served."""
-        if self._receivers.settings.length_max and not self._is_scheduled:
+        if not self._is_scheduled:
             self._is_scheduled = True
             self._context.loop.call_soon(self._check)
 
     def _check(self) -> None:
         self._is_scheduled = False
-        if self._receivers.is_closed:
+        settings = self._receivers.settings
+        if self._receivers.is_closed or not is_dropping(settings):
             return
-        if self._receivers.is_scheduled or self._drop():
+        if self._receivers.is_scheduled:
             self.check_soon()
+            return
+        is_more = bool(settings.length_max) and self._drop()
+        is_more |= bool(settings.length_bytes_max) and self._drop_bytes()
+        if is_more:
+            self.check_soon()
+
+    def _drop_bytes(self) -> bool:
+        """Drop the oldest messages above the bytes; return whether there may be more."""
+        lanes = self._receivers.lanes
+        bytes_max = self._receivers.settings.length_bytes_max
+        sizes = [self._sizes.by_lane[lane].ready_bytes for lane in lanes]
+        kept_bytes_max = level(sizes, bytes_max) if sum(sizes) > bytes_max else bytes_max
+        is_more = False
+        for lane, size_bytes in zip(lanes, sizes, strict=True):
+            excess_bytes = size_bytes - kept_bytes_max
+            if excess_bytes > 0:
+                count = self._sizes.by_lane[lane].count_of(excess_bytes, DROPPED_PER_TURN)
+                is_more |= self._drop_of(lane, count) == DROPPED_PER_TURN
+        return is_more
 
     def _drop(self) -> bool:
         """Drop what is too much; return whether there may be more."""
@@ -46,7 +69,7 @@ class LengthLimit:
         lanes = self._receivers.lanes
         counts = [lane.lane.counts(lane.partition.stable_end).ready for lane in lanes]
         excess = sum(counts) - length_max
-        if excess <= 0 or not length_max:
+        if excess <= 0:
             return False
         wanted = min(excess, DROPPED_PER_TURN)
         dropped_count = 0
@@ -69,6 +92,12 @@ class LengthLimit:
         lane.done(effects)
         lane.feed_more()
         return dropped_count
+
+
+def is_dropping(settings: QueueSettings) -> bool:
+    """Return whether the oldest messages of a queue go when it is too long."""
+    has_limit = settings.length_max or settings.length_bytes_max
+    return bool(has_limit) and settings.overflow is Overflow.DROP_HEAD
 
 
 def level(counts: Sequence[int], total_max: int) -> int:

@@ -26,28 +26,23 @@ from gateway.queues.dead_letters import DeadLetters
 from gateway.queues.delay_changes import earlier_delays
 from gateway.queues.joint_acks import JointAcks
 from gateway.queues.journal import QueueJournal
-from gateway.queues.lanes import QueueContext, QueueCounters, QueueLane
+from gateway.queues.lanes import QueueContext, QueueLane
 from gateway.queues.lease_ends import OnLapsed
 from gateway.queues.model import DEFAULT_GROUP, QueueRow, QueueSettings
 from gateway.queues.pending_receives import PendingReceive, PendingReceives
 from gateway.queues.purge_offsets import PURGED, format_purged
 from gateway.queues.queue import Queue
 from gateway.queues.queue_calls import SERVICE, QueueService
+from gateway.queues.queue_counters import QueueCounters
 from gateway.queues.queue_index import QueueIndex
 from gateway.queues.queue_shards import QueueShards
 from gateway.queues.redrive import Redrive, Redrives
+from gateway.queues.unused_queues import UnusedQueues
 from gateway.queues.upkeep import QueueUpkeep
 from gateway.topics.manager import Topic, TopicManager
 from gateway.transfer.transfers import Transfers
 
-__all__ = [
-    "Browsed",
-    "PendingReceive",
-    "Queue",
-    "QueueExists",
-    "QueueManager",
-    "Redrive",
-]
+__all__ = ["Browsed", "PendingReceive", "Queue", "QueueExists", "QueueManager", "Redrive"]
 
 
 class QueueExists(TopicExists):
@@ -73,9 +68,11 @@ class QueueManager:
         self.joint_acks = partial(JointAcks, context)
         """Maker of acknowledgements that become part of another append."""
         context.mover = self.dead_letters = DeadLetters(context, topics)
+        self.dead_letters.is_timed = self._queues.is_timed
         self.upkeep = QueueUpkeep(context, self.everything)
         self._shards = QueueShards(context, self.everything)
         self.redrives = Redrives(context, topics, self)
+        self.unused = UnusedQueues(context, self)
 
     @classmethod
     async def open(
@@ -118,6 +115,7 @@ class QueueManager:
         for queue in self.everything():
             queue.close()
         self._pending_receives.close()
+        self.unused.close()
         await self._context.close()
         self._context.messages.seal()
         await self._context.journal.close()
@@ -242,12 +240,13 @@ class QueueManager:
         """
         await self._changes.make(self._keep_purge(queue))
 
-    async def delete(self, queue: Queue) -> None:
+    async def delete(self, queue: Queue, *, only_unused: bool = False) -> None:
         """Drop a queue; its topic too when it was made for it and no other group is on it.
 
+        ``only_unused``: not if it was used for its ``expires_ms``, when its turn has come.
         Errors: ``TopicNotFound`` when it is gone already, ``StorageUnavailable``.
         """
-        await self._changes.make(self._delete(queue))
+        await self._changes.make(self._delete(queue, only_unused))
 
     async def _create(self, topic: Topic, row: QueueRow, from_start: bool) -> Queue:  # noqa: FBT001
         context = self._context
@@ -272,6 +271,7 @@ class QueueManager:
         for lane in lanes:
             lane.open()
         self._shards.grow(queue)
+        self.unused.follow(queue)
         return queue
 
     def check_room(self) -> None:
@@ -285,6 +285,7 @@ class QueueManager:
         queue = Queue(self._context, self._pending_receives, topic, row)
         self._queues.add(queue)
         self._shards.grow(queue)
+        self.unused.follow(queue)
         return queue
 
     def delete_transient(self, queue: Queue) -> bool:
@@ -326,6 +327,7 @@ class QueueManager:
         await self._put_row(row)
         queue.set_row(row)
         self._queues.note(row.settings)
+        self.unused.follow(queue)
 
     async def _keep_purge(self, queue: Queue) -> None:
         self._check_there(queue)
@@ -334,8 +336,10 @@ class QueueManager:
         await self._put_row(row)
         queue.set_row(row)
 
-    async def _delete(self, queue: Queue) -> None:
+    async def _delete(self, queue: Queue, only_unused: bool) -> None:  # noqa: FBT001
         self._check_there(queue)
+        if only_unused and not self.unused.is_unused(queue):
+            return
         is_alone = len(self._queues.of(queue.topic)) == 1
         if queue.owns_topic and is_alone:
             await self._topics.delete(queue.name)  # the rest follows: ``_on_topic_deleted``
@@ -391,6 +395,7 @@ class QueueManager:
             self._queues.add(Queue(self._context, self._pending_receives, topic, row))
         await self._shards.load_shards(self._context.broker.shards.owned())
         await self._context.journal.start(self._all_lanes)
+        self.unused.follow(*self.everything())
 
     def _all_lanes(self) -> list[QueueLane]:
         lanes = [lane for queue in self.everything() for lane in queue.lanes]

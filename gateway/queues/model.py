@@ -3,6 +3,7 @@
 A queue is a topic and a queue group that competes for its messages. All spans are milliseconds.
 """
 
+from enum import StrEnum
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -23,6 +24,14 @@ LEASE_MS_MAX: Final = 43_200_000  # 12 h
 RETRY_DELAY_MS_MAX: Final = 315_360_000_000  # ten years
 
 
+class Overflow(StrEnum):
+    """Way of a queue to keep its length."""
+
+    DROP_HEAD = "drop-head"  # the oldest ready messages are dead letters, or dropped
+    REJECT_PUBLISH = "reject-publish"  # publishers are refused
+    REJECT_PUBLISH_DLX = "reject-publish-dlx"  # and what exchanges bring is a dead letter
+
+
 class QueueSettings(FrozenConfig):
     """Settings of a queue for every protocol. Stored as JSON; defaults are left out."""
 
@@ -33,6 +42,11 @@ class QueueSettings(FrozenConfig):
     lease_ms: int = Field(default=30_000, ge=0, le=LEASE_MS_MAX)
     delay_ms: int = Field(default=0, ge=0, description="Visible only when that old.")
     retention_ms: int = Field(default=-1, ge=-1, description="Older messages go; -1 for none.")
+    message_ttl_ms: int = Field(
+        default=-1,
+        ge=-1,
+        description="Ready for longer: a dead letter; -1 for any time (RabbitMQ: message-ttl).",
+    )
     attempts_max: int = Field(default=0, ge=0, description="0 for any number.")
     delivery_limit: int = Field(
         default=NO_LIMIT,
@@ -60,6 +74,18 @@ class QueueSettings(FrozenConfig):
     in_flight_max: int = Field(default=120_000, ge=1, le=1_000_000)
     length_max: int = Field(
         default=0, ge=0, description="Ready messages; above it the oldest go. 0 for any number."
+    )
+    length_bytes_max: int = Field(
+        default=0, ge=0, description="Bytes of ready messages' values; 0 for any number."
+    )
+    overflow: Overflow = Field(
+        default=Overflow.DROP_HEAD,
+        description="Above these lengths the oldest messages go, or publishers are refused.",
+    )
+    expires_ms: int = Field(
+        default=0,
+        ge=0,
+        description="Deleted when unused for so long; 0 for never (RabbitMQ: expires).",
     )
     single_active: bool = Field(
         default=False,

@@ -15,11 +15,11 @@ from gateway.queues.browsing import Browsed, browse, get_record
 from gateway.queues.consumers import CancelReason, Consumers
 from gateway.queues.delivered_ranges import DeliveredRange, deliveries_of
 from gateway.queues.lanes import QueueContext, QueueLane, policy_of
-from gateway.queues.length_limit import LengthLimit
 from gateway.queues.model import Delivery, DeliveryId, EarlierDelay, Outcome, QueueRow
 from gateway.queues.pending_receives import OnRanges, PendingReceive, PendingReceives
 from gateway.queues.purge_offsets import PURGED, parse_purged
 from gateway.queues.purging import purge_lanes
+from gateway.queues.queue_bounds import QueueBounds
 from gateway.queues.receivers import Receivers
 from gateway.queues.settling import OnRangesSettled, OnSettled, Settler
 from gateway.queues.shown_forms import Columns, Show
@@ -45,10 +45,12 @@ class Queue:
         self._pending_receives = pending_receives
         self._fairness = Fairness()
         self._receivers = Receivers(context, pending_receives, row.settings)
+        self.usage = self._receivers.usage
         self._settler = Settler(context, self._receivers.freed)
         self.consumers = Consumers(context, pending_receives, self._receivers, self._settler)
         """Registered consumers: ``consumers.subscribe``."""
-        self._length_limit = LengthLimit(context, self._receivers)
+        self._bounds = QueueBounds(context, self._receivers, self.consumers)
+        self.bounds = self._bounds.renew()  # see ``gateway.queues.lanes.LaneBounds``
         self._turn = 0
         self.purged_ends = parse_purged(row.attributes)
         """End offset of the last purge, by number of the partition."""
@@ -327,6 +329,7 @@ class Queue:
         self.lanes = sorted(lanes, key=attrgetter("number"))
         self._receivers.lanes = self.lanes
         self._settler.lanes = {lane.number: lane for lane in self.lanes}
+        self.bounds = self._bounds.renew()
 
     def renew_presence(self) -> None:
         """Serve the queue when the node has all of its partitions; else refuse requests."""
@@ -343,19 +346,15 @@ class Queue:
         if not self.is_gone:
             self._receivers.wake(lane)
 
-    def check_length(self) -> None:
-        """See ``gateway.queues.lanes.LaneOwner``."""
-        self._length_limit.check_soon()
-
     def set_row(self, row: QueueRow) -> None:
         """Apply a changed row."""
         self.row = row
         self.settings = self._receivers.settings = row.settings
         self.renew_policy()
         self.consumers.configure()
+        self.bounds = self._bounds.renew()
         for lane in self.lanes:
             self._receivers.wake(lane)  # more may be in flight than before
-        self.check_length()
 
     def renew_policy(self) -> None:
         """Apply changed settings, or a created or deleted dead-letter topic."""
@@ -366,6 +365,7 @@ class Queue:
     def close(self, reason: CancelReason = CancelReason.STOPPED) -> None:
         """Stop; messages in flight are in the journal. Waiting receives get an empty answer."""
         self._end_receivers(reason)
+        self._bounds.close()
         for lane in self.lanes:
             lane.close()
 

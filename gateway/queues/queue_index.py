@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from gateway.model import TopicName
+from gateway.model import DEFAULT_GROUP, TopicName
 from gateway.queues.model import QueueSettings
 from gateway.queues.queue import Queue
 from gateway.topics.manager import Topic
@@ -58,6 +58,11 @@ class QueueIndex:
             self._dead_letter_names = {
                 queue.settings.dead_letter_topic for queue in self._queues.values()
             }
+
+    def is_timed(self, name: TopicName) -> bool:
+        """Return whether the queue of a topic ends messages by the time of their arrival."""
+        queue = self.find(name, DEFAULT_GROUP)
+        return queue is not None and queue.settings.message_ttl_ms >= 0
 
     def sources_of(self, name: TopicName) -> list[Queue]:
         """Return the queues whose dead letters go to a topic, sorted by name and group."""

@@ -8,6 +8,7 @@ of the receive that took them; other receives go on.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 import structlog
@@ -20,6 +21,7 @@ from gateway.queues.lanes import QueueContext, QueueLane
 from gateway.queues.message_cache import found_bytes
 from gateway.queues.model import QueueSettings
 from gateway.queues.pending_receives import PendingReceive, PendingReceives
+from gateway.queues.queue_usage import QueueUsage
 from gateway.queues.selecting import Selection
 from gateway.queues.taker import Dealer, Found, Taker
 
@@ -50,11 +52,17 @@ class Receivers:
         self._met_dead_count = 0
         self._was_full = False  # then who waits is to be looked at when something is settled
         self.dealer: Dealer | None = None
+        self.usage = QueueUsage(context.clock)
         self.settings = settings
         self.lanes: Sequence[QueueLane] = ()
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    @property
+    def demand(self) -> int:
+        """Messages that receives would take at once; the first of many that wait count."""
+        return sum(one.messages_max for one in islice(self._waiting, SERVED_PER_TURN))
 
     # --- asking
 
@@ -63,6 +71,8 @@ class Receivers:
 
         One without a wait is answered at once, unless many messages in front are dead or expired.
         """
+        if self.settings.expires_ms:
+            self.usage.touch(wait_ms)
         receiver.is_polling = wait_ms <= 0
         found = Found.NOTHING if self._waiting else self.serve(receiver)
         if receiver.is_done:

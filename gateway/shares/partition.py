@@ -16,9 +16,10 @@ from features.queue.retrying import Ending
 from gateway.clock import Clock
 from gateway.errors import InvalidRecordState, InvalidRequest, StorageUnavailable
 from gateway.partition import Partition
-from gateway.queues.lanes import QueueCounters, QueueLane
+from gateway.queues.lanes import QueueLane
 from gateway.queues.model import DeliveryId
 from gateway.queues.queue import Queue
+from gateway.queues.queue_counters import QueueCounters
 
 ISOLATED_FROM_MIN: Final = 2
 OnAcknowledged = Callable[[StorageUnavailable | None], None]

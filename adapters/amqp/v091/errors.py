@@ -66,6 +66,7 @@ class FrameFault(AmqpFault):
 _CODES: Final[tuple[tuple[type[errors.GatewayError], ReplyCode], ...]] = (
     (errors.TopicNotFound, ReplyCode.NOT_FOUND),
     (errors.TopicExists, ReplyCode.PRECONDITION_FAILED),
+    (errors.QueueFull, ReplyCode.PRECONDITION_FAILED),
     (errors.PolicyViolation, ReplyCode.ACCESS_REFUSED),
     (errors.MessageTooLarge, ReplyCode.PRECONDITION_FAILED),
     (errors.NotLeader, ReplyCode.CONNECTION_FORCED),  # clients connect again upon it

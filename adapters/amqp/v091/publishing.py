@@ -109,9 +109,22 @@ class ConnectionPublisher:
             self._check_exists(plan)
             channel.publishes(plan, run)
             return
-        count = len(run.bodies)
-        pending = None if channel.confirms is None else channel.confirms.publish(count)
+        rest = self._publish_alike(channel, plan, run)
+        while rest is not None:
+            rest = self._publish_alike(channel, plan, rest)
+
+    def _publish_alike(
+        self, channel: ChannelPort, plan: Plan, run: PublishedRun
+    ) -> PublishedRun | None:
+        """Publish the first messages, to which full queues say the same; return the others."""
         name, publication = self._to_publication(plan, run)
+        count = self._node.kernel.publisher.alike_count(name, publication)
+        rest = None
+        if count < len(run.bodies):
+            rest = PublishedRun(run.publish, run.properties, run.bodies[count:])
+            run = PublishedRun(run.publish, run.properties, run.bodies[:count])
+            name, publication = self._to_publication(plan, run)
+        pending = None if channel.confirms is None else channel.confirms.publish(count)
         on_done = partial(self._on_done, channel, pending)
         try:
             topics = self._node.kernel.publisher.publish(name, publication, on_done)
@@ -125,10 +138,11 @@ class ConnectionPublisher:
             raise to_fault(as_value(error)) from None
         except GatewayError as error:
             self._refuse(channel, pending, as_value(error))
-            return
+            return rest
         is_answered = bool(plan.replies) and reply(self._connection, plan.answer(run))
         if not topics and not is_answered:
             self._return(channel, plan, run.bodies)
+        return rest
 
     # --- plans
 

@@ -137,6 +137,8 @@ class World(TopicsHost):
         """Time passes; what is due by then happens now."""
         self.clock.advance(ms)
         self.queues._context.leases.run_due()
+        self.queues._context.expiries.run_due()
+        self.queues.unused.run_due()
         self.queues._pending_receives.run_due()
 
 

@@ -76,6 +76,8 @@ async def declare(channel: Channel, method: QueueDeclare) -> None:
         found = None if _is_durable(method) else _declare_transient(channel, method, name)
         if found is None:
             found = await node.changes.make(_declare_stored(channel, method, name))
+    if isinstance(found, Queue):
+        found.usage.touch()
     channel.last_queue = name
     if not method.nowait:
         channel.send(QueueDeclareOk(name, *_counts(channel, found)))

@@ -153,6 +153,26 @@ INEQUIVALENT: list[tuple[QueueDeclare, QueueDeclare, str]] = [
         declare("Q", table("x-queue-version", "l", 1)),
         "'x-queue-version' for R: received '1' but current is '2'",
     ),
+    (
+        declare("Q", table("x-message-ttl", "I", 1_000)),
+        declare("Q", table("x-message-ttl", "l", 2_000)),
+        "'x-message-ttl' for R: received '2000' but current is '1000'",
+    ),
+    (
+        declare("Q", table("x-expires", "I", 60_000)),
+        declare("Q"),
+        "'x-expires' for R: received none but current is the value '60000' of type 'signedint'",
+    ),
+    (
+        declare("Q", table("x-overflow", "S", "reject-publish")),
+        declare("Q", table("x-overflow", "S", "drop-head")),
+        "'x-overflow' for R: received 'drop-head' but current is 'reject-publish'",
+    ),
+    (
+        declare("Q"),
+        declare("Q", table("x-max-length-bytes", "l", 5)),
+        "'x-max-length-bytes' for R: received the value '5' of type 'long' but current is none",
+    ),
 ]
 
 
@@ -197,6 +217,18 @@ def _named(method: QueueDeclare, name: str) -> QueueDeclare:
             "'x-dead-letter-routing-key' for R: routing_key_but_no_dlx_defined",
         ),
         (table("x-overflow", "S", "foo"), "'x-overflow' for R: invalid_overflow"),
+        (
+            table("x-message-ttl", "S", "1"),
+            "'x-message-ttl' for R: \"expected integer, got longstr\"",
+        ),
+        (
+            table("x-expires", "l", 315_360_000_001),
+            "'x-expires' for R: {value_too_large,315360000001}",
+        ),
+        (
+            table("x-max-length-bytes", "I", -1),
+            "'x-max-length-bytes' for R: {value_negative,-1}",
+        ),
     ],
 )
 def test_invalid_arguments_of_a_queue(rig: Rig, arguments: Table, expected: str) -> None:

@@ -1,0 +1,156 @@
+"""Limit of a queue that refuses its publishers when it is full (RabbitMQ's ``reject-publish``).
+
+Ready messages count, those that are in flight do not; what its consumers and waiting receives
+would take at once has room beyond the limit, as it does not wait.
+"""
+
+from collections.abc import Sequence
+
+import structlog
+
+from gateway.append_limits import AppendLimits
+from gateway.errors import GatewayError, QueueFull
+from gateway.model import Headers
+from gateway.queues.consumers import Consumers
+from gateway.queues.lane_sizes import QueueSizes
+from gateway.queues.lanes import QueueContext
+from gateway.queues.model import Overflow
+from gateway.queues.receivers import Receivers
+from gateway.queues.refused_messages import bury_refused
+from gateway.records.record_run import RecordRun, Run
+
+_log = structlog.get_logger()
+
+
+class PublishLimit:
+    """Limit of one queue, registered for each of its partitions: see ``AppendLimit``. Loop only."""
+
+    def __init__(
+        self,
+        context: QueueContext,
+        receivers: Receivers,
+        consumers: Consumers,
+        sizes: QueueSizes,
+    ) -> None:
+        self._context = context
+        self._sizes = sizes
+        self._receivers = receivers
+        self._consumers = consumers
+        self._pending: set[Run] = set()  # not durable yet
+        self._pending_bytes = 0
+        self._limited: list[int] = []  # ids of partitions
+
+    # --- registration
+
+    def renew(self) -> None:
+        """Register the limit for the queue's partitions, or for none, by its settings of now."""
+        self.forget()
+        if is_refusing(self._receivers):
+            limits: AppendLimits = self._context.broker.append_limits
+            ids = [lane.partition.partition_id for lane in self._receivers.lanes]
+            # Another group of the topic may have a limit, which counts then.
+            self._limited = [one for one in ids if limits.setdefault(one, self) is self]
+
+    def forget(self) -> None:
+        """Remove the limit."""
+        for partition_id in self._limited:
+            self._context.broker.append_limits.pop(partition_id, None)
+        self._limited = []
+
+    # --- see ``AppendLimit``
+
+    def check(self, size_bytes: int) -> None:
+        """See ``AppendLimit``."""
+        if not self._fitting_count((size_bytes,)):
+            self._context.counters.refused += 1
+            settings = self._receivers.settings
+            bounds = (
+                f"{settings.length_max} messages" if settings.length_max else "",
+                f"{settings.length_bytes_max} bytes" if settings.length_bytes_max else "",
+            )
+            raise QueueFull(
+                f"the queue {self._name} is full: at most {' or '.join(filter(None, bounds))} "
+                f"may be ready"
+            )
+
+    @property
+    def _name(self) -> str:
+        return self._receivers.lanes[0].partition.topic.name.name
+
+    def room_for(self, run: RecordRun) -> int:
+        """See ``AppendLimit``."""
+        return self._fitting_count([len(value or b"") for value in run.values])
+
+    def alike_count(self, run: RecordRun) -> int:
+        """See ``AppendLimit``."""
+        sizes = [len(value or b"") for value in run.values]
+        count = self._fitting_count(sizes)
+        if count or not self._fitting_count((0,)):  # or not even an empty one has room
+            return count or len(sizes)
+        fitting = (at for at, size in enumerate(sizes) if self._fitting_count((size,)))
+        return next(fitting, len(sizes))
+
+    def reserve(self, run: Run) -> None:
+        """See ``AppendLimit``."""
+        if run not in self._pending:
+            self._pending.add(run)
+            self._pending_bytes += _bytes_of(run)
+
+    def release(self, run: Run) -> None:
+        """See ``AppendLimit``."""
+        if run in self._pending:
+            self._pending.discard(run)
+            self._pending_bytes -= _bytes_of(run)
+
+    def refuse(self, run: RecordRun, headers: Headers) -> None:
+        """See ``AppendLimit``."""
+        settings = self._receivers.settings
+        self._context.counters.refused += len(run.values)
+        if settings.overflow is not Overflow.REJECT_PUBLISH_DLX:
+            return
+        if not settings.has_dead_letters:
+            return
+        try:
+            bury_refused(self._context, self._receivers.lanes[0], run, headers)
+        except GatewayError as error:
+            _log.warning("refused messages are dropped", queue=self._name, error=str(error))
+
+    # --- counting
+
+    def _fitting_count(self, sizes: Sequence[int]) -> int:
+        """Return how many of messages of those sizes have room, from the first on.
+
+        What is being written counts as ready: by its offsets, or as long as it has none.
+        """
+        settings = self._receivers.settings
+        demand = self._receivers.demand
+        demand += sum(consumer.credit for consumer in self._consumers if consumer.is_ready)
+        ready_count = sum(
+            lane.lane.counts(lane.partition.log_end_offset).ready
+            for lane in self._receivers.lanes
+        )
+        ready_count += sum([len(run.values) for run in self._pending if run.base_offset < 0])
+        served_count = max(demand - ready_count, 0)  # of those that come now
+        count = len(sizes)
+        if settings.length_max:
+            count = min(count, max(settings.length_max + demand - ready_count, 0))
+        if settings.length_bytes_max and count > served_count:
+            left_bytes = settings.length_bytes_max
+            if demand < ready_count:
+                left_bytes -= self._sizes.ready_bytes + self._pending_bytes
+            for index in range(served_count, count):
+                left_bytes -= sizes[index]
+                if left_bytes < 0:
+                    return index
+        return count
+
+
+def is_refusing(receivers: Receivers) -> bool:
+    """Return whether a queue refuses its publishers when it is full."""
+    settings = receivers.settings
+    has_limit = settings.length_max or settings.length_bytes_max
+    return bool(has_limit) and settings.overflow is not Overflow.DROP_HEAD
+
+
+def _bytes_of(run: Run) -> int:
+    return sum([len(value or b"") for value in run.values])
