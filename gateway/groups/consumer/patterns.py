@@ -1,7 +1,6 @@
 """Patterns of topic names that members subscribe to: RE2, whole names, as in Kafka's brokers.
 
-RE2 takes time linear in the text for any pattern. It is linear in the pattern too, once for each
-name: so the size of the compiled pattern is bounded, and how many a group has.
+See ``gateway.regexes``; how many patterns a group has is bounded, too.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -10,15 +9,11 @@ from typing import Final, NamedTuple
 
 from gateway.errors import InvalidPattern
 from gateway.groups.consumer.model import NO_NAMES, TopicSource
+from gateway.regexes import InvalidRegex, TooComplexRegex, compile_regex
 
 PATTERN_CHARS_MAX: Final = 4_096
-PROGRAM_SIZE_MAX: Final = 500
-"""Instructions of a compiled pattern with a repetition: some 10 us a name; 60 are usual."""
 INLINE_MATCHES_MAX: Final = 2_000
 """Matches of names by patterns that are made on the loop: 20 ms at worst."""
-
-_REPETITIONS: Final = frozenset("*+?{")
-_MEMORY_BYTES_MAX: Final = 1 << 20
 
 Matches = Callable[[str], object]
 
@@ -32,26 +27,18 @@ def compile_pattern(pattern: str) -> Matches:
     >>> bool(compile_pattern("orders")("orders-eu"))
     False
     """
-    import re2
-
     if len(pattern) > PATTERN_CHARS_MAX:
         raise InvalidPattern(f"a pattern has at most {PATTERN_CHARS_MAX} characters")
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _MEMORY_BYTES_MAX
     try:
-        compiled = re2.compile(pattern, options=options)
-    except re2.error as error:
-        reason = error.args[0] if error.args else ""
-        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        return compile_regex(pattern).fullmatch
+    except TooComplexRegex:
         raise InvalidPattern(
-            f"SubscribedTopicRegex `{pattern[:200]}` is not a valid regular expression: {text}."
+            f"SubscribedTopicRegex `{pattern[:200]}` is too complex."
         ) from None
-    # Without a repetition, as in a long list of names, a name is soon found not to match.
-    if compiled.programsize > PROGRAM_SIZE_MAX and not _REPETITIONS.isdisjoint(pattern):
-        raise InvalidPattern(f"SubscribedTopicRegex `{pattern[:200]}` is too complex.")
-    matches: Matches = compiled.fullmatch
-    return matches
+    except InvalidRegex as error:
+        raise InvalidPattern(
+            f"SubscribedTopicRegex `{pattern[:200]}` is not a valid regular expression: {error}."
+        ) from None
 
 
 class PatternWork(NamedTuple):
