@@ -6,6 +6,7 @@ from starlette.routing import Route
 
 from gateway.admin.requests import NotFound, changes, path_text, read_body
 from gateway.admin.state import AdminState
+from gateway.auth.password_hashes import mechanism_of
 from gateway.auth.users import StoredUsers
 from gateway.config.base import FrozenConfig
 from gateway.errors import InvalidRequest
@@ -30,7 +31,7 @@ def routes(state: AdminState) -> list[Route]:
         listed = [
             {
                 "name": name,
-                "mechanisms": [c.mechanism.value for c in users.credentials(name)],
+                "mechanisms": [mechanism_of(one) for one in users.stored(name)],
                 "administrator": users.is_super_user(name),
                 "origin": "config" if users.is_declared(name) else "store",
             }

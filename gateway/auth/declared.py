@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from gateway.auth.access_keys import AccessKey, check_key
-from gateway.auth.scram import ScramCredential
+from gateway.auth.password_hashes import Credential
 from gateway.auth.users import StoredUsers, check_name
 from gateway.auth.verifiers import parse_verifier
 from gateway.config.base import InvalidSettings
@@ -16,7 +16,7 @@ from gateway.errors import InvalidRequest
 class Declared(NamedTuple):
     """Declarations of the config file: credentials by user, and keys."""
 
-    users: Mapping[str, Sequence[ScramCredential]]
+    users: Mapping[str, Sequence[Credential]]
     keys: Sequence[AccessKey]
 
 
@@ -42,7 +42,7 @@ async def read_declared(declared: Sequence[DeclaredUser], users: StoredUsers) ->
     return Declared(dict(zip(names, credentials, strict=True)), keys)
 
 
-def declared_names(declared: Sequence[DeclaredUser]) -> dict[str, Sequence[ScramCredential]]:
+def declared_names(declared: Sequence[DeclaredUser]) -> dict[str, Sequence[Credential]]:
     """Return the names of the declared users."""
     return {_name_of(user, f"users[{at}]"): () for at, user in enumerate(declared)}
 
@@ -56,7 +56,7 @@ def _name_of(user: DeclaredUser, path: str) -> str:
 
 async def _credentials(
     user: DeclaredUser, users: StoredUsers, path: str
-) -> Sequence[ScramCredential]:
+) -> Sequence[Credential]:
     try:
         if user.password_file is not None:
             key = f"{path}.password_file"

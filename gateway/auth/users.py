@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
 
 from gateway.auth.login_policy import LoginPolicy
+from gateway.auth.password_hashes import Credential, PasswordHash
 from gateway.auth.ports import ANONYMOUS, EVERYBODY, NAME_CHARS_MAX
 from gateway.auth.scram import (
     SALT_BYTES,
@@ -60,11 +61,11 @@ class StoredUsers:
         self.after_change: list[Callable[[], Awaitable[None]]] = []
         self._metadata = metadata
         self._changes = Changes()
-        self._users: dict[str, Sequence[ScramCredential]] = {}
-        self._declared: Mapping[str, Sequence[ScramCredential]] = {}
+        self._users: dict[str, Sequence[Credential]] = {}
+        self._declared: Mapping[str, Sequence[Credential]] = {}
         self._decoy_secret = b""
         self._remember_key = secrets.token_bytes(32)
-        self._remembered: OrderedDict[bytes, ScramCredential] = OrderedDict()
+        self._remembered: OrderedDict[bytes, Credential] = OrderedDict()
         self._threads = ThreadPoolExecutor(CHECK_THREADS, thread_name_prefix="passwords")
         self._checks = 0
         self.iterations = iterations_of(AuthConfig())
@@ -80,20 +81,20 @@ class StoredUsers:
         await self.policy.load()
         self._note_iterations()
 
-    def declare(self, users: Mapping[str, Sequence[ScramCredential]]) -> None:
+    def declare(self, users: Mapping[str, Sequence[Credential]]) -> None:
         """Add the users of the config file, after ``load``; they replace stored users by name."""
         self._declared = users
         self._users = {**self._users, **users}
         self._note_change()
 
-    async def redeclare(self, users: Mapping[str, Sequence[ScramCredential]]) -> None:
+    async def redeclare(self, users: Mapping[str, Sequence[Credential]]) -> None:
         """Replace the users of the config file; connections of removed ones are closed.
 
         Errors: ``StorageUnavailable``; then nothing has changed.
         """
         await self._changes.make(self._redeclare(users))
 
-    async def _redeclare(self, users: Mapping[str, Sequence[ScramCredential]]) -> None:
+    async def _redeclare(self, users: Mapping[str, Sequence[Credential]]) -> None:
         stored = await self._metadata.users()
         gone = self._declared.keys() - users.keys() - stored.keys()
         self._users = dict(stored)
@@ -129,7 +130,11 @@ class StoredUsers:
         return sorted(self._users)
 
     def credentials(self, name: str) -> Sequence[ScramCredential]:
-        """Return a user's credentials; none for an unknown user."""
+        """Return a user's SCRAM credentials; none for an unknown user."""
+        return [one for one in self.stored(name) if isinstance(one, ScramCredential)]
+
+    def stored(self, name: str) -> Sequence[Credential]:
+        """Return all credentials of a user: those of SCRAM, or the hash of a password."""
         return self._users.get(name, ())
 
     async def add_user(
@@ -143,7 +148,7 @@ class StoredUsers:
         """
         prepared, credentials = await self._credentials(name, password)
         return await self._changes.make(
-            self._add(prepared, credentials, administers=administers)
+            self._add(prepared, [*credentials], administers=administers)
         )
 
     async def put_user(self, name: str, password: str) -> str:
@@ -163,7 +168,7 @@ class StoredUsers:
         prepared, secret = _check_new(name, password)
         return prepared, await self._derive(lambda: _derived(secret, self.iterations))
 
-    async def put_credentials(self, name: str, credentials: Sequence[ScramCredential]) -> None:
+    async def put_credentials(self, name: str, credentials: Sequence[Credential]) -> None:
         """Add a user with derived credentials, or replace a user's credentials."""
         if not credentials:
             msg = "a user has at least one credential"
@@ -171,7 +176,7 @@ class StoredUsers:
         await self._changes.make(self._put(name, list(credentials), administers=None))
 
     async def restore_user(
-        self, name: str, credentials: Sequence[ScramCredential], *, administers: bool
+        self, name: str, credentials: Sequence[Credential], *, administers: bool
     ) -> None:
         """Add a user with derived credentials, or replace them, and say whether it administers.
 
@@ -192,9 +197,11 @@ class StoredUsers:
         if len(secret) > PASSWORD_CHARS_MAX:
             raise _wrong()
         credential = self._any_credential(name)
-        key = hmac.digest(self._remember_key, f"{name}\0{secret}".encode(), "sha256")
+        checked = password if isinstance(credential, PasswordHash) else secret
+        text = f"{name}\0{checked}".encode(errors="surrogatepass")
+        key = hmac.digest(self._remember_key, text, "sha256")
         if self._remembered.get(key) is not credential:
-            if not await self._derive(lambda: fits(credential, secret)):
+            if not await self._derive(lambda: self._fits(name, credential, checked)):
                 raise _wrong()
             if self._any_credential(name) is not credential:  # changed while we were checking
                 raise _wrong()
@@ -208,12 +215,18 @@ class StoredUsers:
         self, username: str, mechanism: ScramMechanism
     ) -> ScramCredential:
         """See ``Authenticator``."""
-        for credential in self._users.get(username, ()):
+        for credential in self.credentials(username):
             if credential.mechanism is mechanism:
                 return credential
         return self._decoy(username, mechanism)
 
-    def _any_credential(self, name: str) -> ScramCredential:
+    def _fits(self, name: str, credential: Credential, password: str) -> bool:
+        if isinstance(credential, ScramCredential):
+            return fits(credential, password)
+        fits(self._decoy(name, ScramMechanism.SHA_256), password)  # takes as long as for others
+        return credential.fits(password)
+
+    def _any_credential(self, name: str) -> Credential:
         credentials = self._users.get(name)
         # A decoy is a new object each time, and so is never found among the remembered.
         return credentials[0] if credentials else self._decoy(name, ScramMechanism.SHA_256)
@@ -233,7 +246,7 @@ class StoredUsers:
             self._checks -= 1
 
     async def _add(
-        self, name: str, credentials: list[ScramCredential], *, administers: bool | None
+        self, name: str, credentials: list[Credential], *, administers: bool | None
     ) -> AddedUser:
         first = self.policy.of_new_user(has_users=bool(self._users))
         if administers is None and first.is_administrator:
@@ -246,7 +259,7 @@ class StoredUsers:
     async def _put(
         self,
         name: str,
-        credentials: list[ScramCredential],
+        credentials: list[Credential],
         *,
         administers: bool | None,
         requires_login: bool = False,
@@ -285,8 +298,8 @@ class StoredUsers:
         """Find the most common iteration count, so that decoys do not reveal unknown names."""
         counts: Counter[tuple[ScramMechanism, int]] = Counter(
             (credential.mechanism, credential.iterations)
-            for credentials in self._users.values()
-            for credential in credentials
+            for name in self._users
+            for credential in self.credentials(name)
         )
         rarest_first = reversed(counts.most_common())
         self._usual_iterations = {

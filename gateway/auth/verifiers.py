@@ -1,6 +1,7 @@
-"""SCRAM verifiers as text, in PostgreSQL's format.
+"""Verifiers of passwords as text: those of SCRAM in PostgreSQL's format, RabbitMQ's hashes.
 
     SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>   (the last three in base64)
+    rabbit_password_hashing_sha256$<salt and hash>              (in base64)
 
 A verifier is no password, but guessing is all that it takes to find one: keep it private.
 """
@@ -11,6 +12,7 @@ import hashlib
 import re
 from typing import Final
 
+from gateway.auth.password_hashes import Credential, PasswordHash, parse_password_hash
 from gateway.auth.scram import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
@@ -19,11 +21,14 @@ from gateway.auth.scram import (
 )
 from gateway.errors import InvalidRequest
 
+_HASH_PREFIX: Final = "rabbit_password_hashing_"
 _FORM: Final = re.compile(r"(SCRAM-SHA-\d+)\$(\d{1,9}):([^$:]+)\$([^$:]+):([^$:]+)")
 
 
-def format_verifier(credential: ScramCredential) -> str:
+def format_verifier(credential: Credential) -> str:
     """Return a credential as text."""
+    if isinstance(credential, PasswordHash):
+        return f"{credential.algorithm.value}${credential.text}"
     salt, stored, server = (
         base64.b64encode(part).decode("ascii")
         for part in (credential.salt, credential.stored_key, credential.server_key)
@@ -31,8 +36,11 @@ def format_verifier(credential: ScramCredential) -> str:
     return f"{credential.mechanism.value}${credential.iterations}:{salt}${stored}:{server}"
 
 
-def parse_verifier(text: str) -> ScramCredential:
+def parse_verifier(text: str) -> Credential:
     """Return the credential of a text. Errors: ``InvalidRequest``, without the text."""
+    if text.startswith(_HASH_PREFIX):
+        algorithm, _, encoded = text.partition("$")
+        return parse_password_hash(encoded, algorithm)
     match = _FORM.fullmatch(text)
     if match is None:
         raise InvalidRequest("a SCRAM verifier is SCRAM-SHA-256$iterations:salt$key:key")

@@ -123,7 +123,7 @@ def _users(kernel: Kernel, *, secrets: bool) -> Iterator[UserEntry]:
             keys.setdefault(key.user, []).append(entry)
     stored = {name for name in users.names() if not users.is_declared(name)}
     for name in sorted(stored | keys.keys()):
-        scram = map(format_verifier, users.credentials(name)) if name in stored else ()
+        scram = map(format_verifier, users.stored(name)) if name in stored else ()
         yield UserEntry(
             name=name,
             administrator=name in stored and users.is_super_user(name),

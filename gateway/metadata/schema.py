@@ -24,13 +24,14 @@ from sqlalchemy import (
     Uuid,
 )
 
-SCHEMA_VERSION: Final = "0006"
+SCHEMA_VERSION: Final = "0007"
 OLDER_VERSIONS: Final[tuple[str, ...]] = (
     "0001",
     "0002",
     "0003",
     "0004",
     "0005",
+    "0006",
 )  # those that the migrations can bring up to date
 
 TABLES: Final = MetaData(
@@ -221,6 +222,16 @@ CLIENT_QUOTAS: Final = Table(
     Column("ip", String(64), primary_key=True),
     Column("name", String(64), primary_key=True),
     Column("value", Double, nullable=False),
+)
+
+# Small settings; values are JSON. A namespace may be empty.
+DOCUMENTS: Final = Table(
+    "documents",
+    TABLES,
+    Column("kind", String(64), primary_key=True),
+    Column("namespace", String(255), primary_key=True),
+    Column("name", String(512), primary_key=True),
+    Column("value", Text, nullable=False),
 )
 
 # Alembic's own table: one row with the version. Read without alembic, which costs 50 ms to

@@ -18,16 +18,24 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
 from features.quota.model import Entity, QuotaKey
+from gateway.auth.password_hashes import Credential
 from gateway.auth.ports import Rule
-from gateway.auth.scram import ScramCredential
 from gateway.config.settings import Settings
 from gateway.errors import Overloaded, StorageUnavailable
 from gateway.exchanges.model import BindingRow, ExchangeName, ExchangeRow
-from gateway.metadata import exchange_rows, queue_rows, quota_rows, topic_rows, user_rows
+from gateway.metadata import (
+    document_rows,
+    exchange_rows,
+    queue_rows,
+    quota_rows,
+    topic_rows,
+    user_rows,
+)
 from gateway.metadata.store import (
     AccessKey,
     AccessSettings,
     DeletedRange,
+    Document,
     PartitionRange,
     ProtocolAddress,
     TopicRow,
@@ -216,14 +224,14 @@ class SqlMetadata:
         """See ``MetadataStore``."""
         return await self._run(exchange_rows.delete_binding, row)
 
-    async def users(self) -> dict[str, list[ScramCredential]]:
+    async def users(self) -> dict[str, list[Credential]]:
         """See ``MetadataStore``."""
         return await self._run(user_rows.load_users)
 
     async def put_user(
         self,
         name: str,
-        credentials: Iterable[ScramCredential],
+        credentials: Iterable[Credential],
         *,
         administers: bool | None = None,
         requires_login: bool = False,
@@ -282,6 +290,18 @@ class SqlMetadata:
     ) -> None:
         """See ``MetadataStore``."""
         await self._run(quota_rows.change_quotas, entity, changes)
+
+    async def documents(self) -> list[Document]:
+        """See ``MetadataStore``."""
+        return await self._run(document_rows.load_documents)
+
+    async def put_document(self, document: Document) -> None:
+        """See ``MetadataStore``."""
+        await self._run(document_rows.put_document, document)
+
+    async def delete_document(self, kind: str, namespace: str, name: str) -> bool:
+        """See ``MetadataStore``."""
+        return await self._run(document_rows.delete_document, kind, namespace, name)
 
     async def _run(
         self,

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from features.quota.model import Entity, QuotaKey
+from gateway.auth.password_hashes import Credential
 from gateway.auth.ports import Rule
-from gateway.auth.scram import ScramCredential
 from gateway.errors import StorageUnavailable
 from gateway.exchanges.model import BindingRow, ExchangeName, ExchangeRow
 from gateway.model import TopicName
@@ -85,6 +85,15 @@ class AccessSettings(NamedTuple):
     required: bool
     default: str | None
     administrators: frozenset[str]
+
+
+class Document(NamedTuple):
+    """Small setting with a kind and a name; ``value`` is JSON. The namespace may be empty."""
+
+    kind: str
+    namespace: str
+    name: str
+    value: str
 
 
 class MetadataStore(Protocol):
@@ -223,14 +232,14 @@ class MetadataStore(Protocol):
         """Remove a binding; says whether there was one."""
         ...
 
-    async def users(self) -> dict[str, list[ScramCredential]]:
+    async def users(self) -> dict[str, list[Credential]]:
         """Return all users with their credentials."""
         ...
 
     async def put_user(
         self,
         name: str,
-        credentials: Iterable[ScramCredential],
+        credentials: Iterable[Credential],
         *,
         administers: bool | None = None,
         requires_login: bool = False,
@@ -289,6 +298,18 @@ class MetadataStore(Protocol):
         self, entity: Entity, changes: Mapping[QuotaKey, float | None]
     ) -> None:
         """Set quotas of an entity; None removes one, which need not be there."""
+        ...
+
+    async def documents(self) -> list[Document]:
+        """Return the documents of all kinds."""
+        ...
+
+    async def put_document(self, document: Document) -> None:
+        """Insert or replace a document."""
+        ...
+
+    async def delete_document(self, kind: str, namespace: str, name: str) -> bool:
+        """Remove a document and say whether there was one."""
         ...
 
 

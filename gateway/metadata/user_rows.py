@@ -6,8 +6,9 @@ They run in the worker thread of ``gateway.metadata.sql``, which begins and comm
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select
 
+from gateway.auth.password_hashes import Credential, HashingAlgorithm, PasswordHash
 from gateway.auth.ports import Operation, PatternKind, ResourceType, Rule
 from gateway.auth.scram import ScramCredential, ScramMechanism
 from gateway.metadata.schema import (
@@ -22,6 +23,7 @@ from gateway.metadata.store import AccessKey, AccessSettings
 
 AUTH_REQUIRED: Final = "auth_required"
 AUTH_DEFAULT: Final = "auth_default"  # of a directory that an earlier version has made
+_HASHES: Final = frozenset(one.value for one in HashingAlgorithm)
 _TRUE: Final = "true"
 _FALSE: Final = "false"
 
@@ -46,28 +48,46 @@ def set_once(connection: Connection, key: str, value: str) -> str:
     return value
 
 
-def load_users(connection: Connection) -> dict[str, list[ScramCredential]]:
+def load_users(connection: Connection) -> dict[str, list[Credential]]:
     """Return every user's credentials."""
-    users: dict[str, list[ScramCredential]] = {
+    users: dict[str, list[Credential]] = {
         name: [] for name in connection.scalars(select(USERS.c.name).order_by(USERS.c.name))
     }
     for row in connection.execute(select(SCRAM_CREDENTIALS)):
-        users[row.user_name].append(
-            ScramCredential(
-                ScramMechanism(row.mechanism),
-                row.salt,
-                row.iterations,
-                row.stored_key,
-                row.server_key,
-            )
-        )
+        users[row.user_name].append(_to_credential(row))
     return users
+
+
+def _to_credential(row: Row[Any]) -> Credential:
+    if row.mechanism in _HASHES:
+        return PasswordHash(HashingAlgorithm(row.mechanism), row.salt, row.stored_key)
+    return ScramCredential(
+        ScramMechanism(row.mechanism), row.salt, row.iterations, row.stored_key, row.server_key
+    )
+
+
+def _to_values(name: str, credential: Credential) -> dict[str, Any]:
+    """Return a row; a hash of a password has no server key and one iteration."""
+    if isinstance(credential, PasswordHash):
+        mechanism, iterations = credential.algorithm.value, 1
+        stored_key, server_key = credential.digest, b""
+    else:
+        mechanism, iterations = credential.mechanism.value, credential.iterations
+        stored_key, server_key = credential.stored_key, credential.server_key
+    return {
+        "user_name": name,
+        "mechanism": mechanism,
+        "salt": credential.salt,
+        "iterations": iterations,
+        "stored_key": stored_key,
+        "server_key": server_key,
+    }
 
 
 def put_user(
     connection: Connection,
     name: str,
-    credentials: Iterable[ScramCredential],
+    credentials: Iterable[Credential],
     *,
     administers: bool | None = None,
     requires_login: bool = False,
@@ -82,18 +102,7 @@ def put_user(
     connection.execute(delete(USERS).where(USERS.c.name == name))
     connection.execute(insert(USERS).values(name=name))
     connection.execute(
-        insert(SCRAM_CREDENTIALS),
-        [
-            {
-                "user_name": name,
-                "mechanism": credential.mechanism.value,
-                "salt": credential.salt,
-                "iterations": credential.iterations,
-                "stored_key": credential.stored_key,
-                "server_key": credential.server_key,
-            }
-            for credential in credentials
-        ],
+        insert(SCRAM_CREDENTIALS), [_to_values(name, credential) for credential in credentials]
     )
 
 

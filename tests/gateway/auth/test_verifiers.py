@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.auth.scram import ScramMechanism, fits, make_credential
+from gateway.auth.scram import ScramCredential, ScramMechanism, fits, make_credential
 from gateway.auth.verifiers import format_verifier, parse_verifier
 from gateway.errors import InvalidRequest
 
@@ -21,6 +21,7 @@ def test_a_verifier_is_the_credential(mechanism: ScramMechanism) -> None:
 
 def test_the_form_is_that_of_postgresql() -> None:
     credential = parse_verifier(TEXT)
+    assert isinstance(credential, ScramCredential)
     assert fits(credential, "right horse")
     assert format_verifier(credential) == TEXT
 

@@ -1,0 +1,99 @@
+"""Documents: small settings of the kernel and of adapters, read from memory, stored in SQL.
+
+A document is a JSON value with a kind (``policy``, ``amqp.vhost``), a namespace and a name. What
+a kind means is known where it is used.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from gateway.errors import InvalidRequest, Overloaded
+from gateway.metadata.changes import Changes
+from gateway.metadata.store import Document, MetadataStore
+
+DOCUMENTS_MAX: Final = 50_000
+VALUE_BYTES_MAX: Final = 65_536
+NAME_BYTES_MAX: Final = 512
+NAMESPACE_BYTES_MAX: Final = 255
+
+
+class DocumentKey(NamedTuple):
+    """Identity of a document within its kind."""
+
+    namespace: str
+    name: str
+
+
+class Documents:
+    """Documents of all kinds. Loop only; changes are made one at a time, and show once durable."""
+
+    def __init__(self, metadata: MetadataStore) -> None:
+        self._metadata = metadata
+        self._changes = Changes()
+        self._by_kind: dict[str, dict[DocumentKey, Any]] = {}
+        self._count = 0
+        self.on_change: list[Callable[[str, DocumentKey], None]] = []
+        """Callbacks for a document that was put or deleted, with its kind."""
+
+    async def load(self) -> None:
+        """Load all documents, once, before any other call. Error: ``StorageUnavailable``."""
+        for row in await self._metadata.documents():
+            key = DocumentKey(row.namespace, row.name)
+            self._by_kind.setdefault(row.kind, {})[key] = json.loads(row.value)
+            self._count += 1
+
+    async def close(self) -> None:
+        """Wait for running changes."""
+        await self._changes.close()
+
+    def find(self, kind: str, namespace: str, name: str) -> Any:  # noqa: ANN401 - JSON
+        """Return the value of a document; None without one."""
+        return self._by_kind.get(kind, {}).get(DocumentKey(namespace, name))
+
+    def of_kind(self, kind: str) -> dict[DocumentKey, Any]:
+        """Return the documents of a kind; the result is not to be changed."""
+        return self._by_kind.get(kind, {})
+
+    async def put(self, kind: str, namespace: str, name: str, value: Any) -> bool:  # noqa: ANN401
+        """Store a document; say whether it is new.
+
+        Errors: ``InvalidRequest`` when it is too large, ``Overloaded``, ``StorageUnavailable``.
+        """
+        text = json.dumps(value, separators=(",", ":"))
+        sizes = (
+            ("a value", text, VALUE_BYTES_MAX),
+            ("a name", name, NAME_BYTES_MAX),
+            ("a namespace", namespace, NAMESPACE_BYTES_MAX),
+        )
+        for what, checked, bytes_max in sizes:
+            if len(checked.encode(errors="surrogatepass")) > bytes_max or "\0" in checked:
+                raise InvalidRequest(f"{what} has at most {bytes_max} bytes, none of them NUL")
+        document = Document(kind, namespace, name, text)
+        return await self._changes.make(self._put(document))
+
+    async def delete(self, kind: str, namespace: str, name: str) -> bool:
+        """Remove a document; say whether there was one."""
+        return await self._changes.make(self._delete(kind, DocumentKey(namespace, name)))
+
+    async def _put(self, document: Document) -> bool:
+        key = DocumentKey(document.namespace, document.name)
+        is_new = key not in self._by_kind.get(document.kind, {})
+        if is_new and self._count >= DOCUMENTS_MAX:
+            raise Overloaded(f"there are {DOCUMENTS_MAX} documents")
+        await self._metadata.put_document(document)
+        self._by_kind.setdefault(document.kind, {})[key] = json.loads(document.value)
+        self._count += is_new
+        self._note(document.kind, key)
+        return is_new
+
+    async def _delete(self, kind: str, key: DocumentKey) -> bool:
+        removed = await self._metadata.delete_document(kind, key.namespace, key.name)
+        if self._by_kind.get(kind, {}).pop(key, None) is not None:
+            self._count -= 1
+            self._note(kind, key)
+        return removed
+
+    def _note(self, kind: str, key: DocumentKey) -> None:
+        for hook in self.on_change:
+            hook(kind, key)
