@@ -34,6 +34,7 @@ STORAGE_ADAPTERS: Final[Mapping[str, str]] = {
 }
 CONTRIBUTIONS: Final[Mapping[str, str]] = {
     "mqtt": "adapters.mqtt.contribution:CONTRIBUTION",
+    "amqp": "adapters.amqp.contribution:CONTRIBUTION",
 }
 """Contributions of built-in adapters, where they are found without loading the adapters."""
 EXTRAS: Final[Mapping[str, str]] = {"boto3": "s3", "botocore": "s3"}  # what brings a module

@@ -9,18 +9,27 @@ from typing import Final, Protocol
 from adapters.amqp.config import AmqpConfig
 from adapters.amqp.disk_alarm import DiskAlarm
 from adapters.amqp.names import to_topic_name
+from adapters.amqp.policies import QueuePolicies
 from adapters.amqp.queues import NODE, Declaration, locked
 from adapters.amqp.replies import Requesters
 from adapters.amqp.streams import Streams
+from adapters.amqp.topic_permissions import TopicPermissions
+from adapters.amqp.user_tags import UserTags
+from adapters.amqp.users import AmqpUsers
 from adapters.amqp.v091.errors import AmqpFault, ReplyCode
 from adapters.amqp.v091.fields import Table, to_table
 from adapters.amqp.v091.shown import to_columns
+from adapters.amqp.vhost_permissions import VhostPermissions
+from adapters.amqp.vhosts import Vhosts
+from gateway.auth.rules import RuleBook
 from gateway.budget import Budget
 from gateway.installation import installed_version
 from gateway.kernel import Kernel
 from gateway.metadata.changes import Changes
+from gateway.metadata.documents import Documents
 from gateway.model import Record
 from gateway.partition import Partition
+from gateway.policies.manager import Policies
 from gateway.queues.manager import Queue
 from gateway.queues.shown_forms import Columns, Show
 from gateway.queues.transient import TransientQueues
@@ -39,11 +48,12 @@ _CAPABILITIES: Final = (
 
 
 class Client(Protocol):
-    """Connection, as the node sees it: the vhost it has opened."""
+    """Connection, as the node sees it: its user, and the vhost it has opened."""
 
     vhost: str
     namespace: str
     holder: int
+    user_name: str
 
 
 class AmqpNode:
@@ -63,6 +73,14 @@ class AmqpNode:
         )
         """Maker of queues that are not durable."""
         self.requesters = Requesters()
+        self.documents = Documents(kernel.metadata)
+        self.vhosts = Vhosts(config, self.documents)
+        self.permissions = VhostPermissions(kernel)
+        self.tags = UserTags(kernel, self.documents)
+        self.users = AmqpUsers(kernel, self.tags, self.permissions)
+        self.topic_permissions = TopicPermissions(self.documents, self._forget_answers)
+        lease_ms = config.consumer_timeout_s * 1_000
+        self.policies = QueuePolicies(kernel, Policies(self.documents), self.changes, lease_ms)
         self.reserved_prefixes = kernel.contributions.header_prefixes
         self.streams = Streams(kernel.topics, kernel.broker, self.reserved_prefixes)
         self.show: Show = self._show
@@ -70,9 +88,20 @@ class AmqpNode:
         self.server_properties = _server_properties(config)
         self.requests: Counter[str] = Counter()
         """Count of requests, by method."""
+        self.published = 0
+        self.returned = 0
+        """Messages that were published, and those that came back unroutable, since the start."""
+        self.started_ms = kernel.clock.monotonic_ms()
+        self.opened: set[Client] = set()
+        """Connections that have opened a vhost."""
         self._owners: dict[Queue, Client] = {}
         self._owned: dict[Client, set[Queue]] = {}
         self._leaving: set[Queue] = set()  # whose deletion has begun
+
+    def _forget_answers(self) -> None:
+        """Let connections ask anew what their users may do."""
+        if isinstance(self.kernel.authorizer, RuleBook):
+            self.kernel.authorizer.forget_answers()
 
     def _show(self, _partition: Partition, records: Sequence[Record]) -> Columns:
         return to_columns(records, self.reserved_prefixes)
@@ -113,7 +142,8 @@ class AmqpNode:
         self._owned.setdefault(connection, set()).add(queue)
 
     def forget(self, connection: Client) -> None:
-        """Delete the queues that end with a connection; leases of it end unnoticed."""
+        """Forget a connection, and delete the queues that end with it; its leases end unnoticed."""
+        self.opened.discard(connection)
         self.kernel.queues.forget_holder(connection.holder)
         for queue in self._owned.pop(connection, ()):
             del self._owners[queue]
@@ -151,6 +181,11 @@ class AmqpNode:
             self.delete_soon(queue)
 
     # --- a start
+
+    async def load(self) -> None:
+        """Load vhosts, tags and policies. Error: ``StorageUnavailable``."""
+        await self.documents.load()
+        self.policies.start()
 
     async def delete_left_over(self) -> None:
         """Delete queues of connections that a crash has ended, and those not durable.

@@ -7,6 +7,7 @@ cannot be bound. Loop only; changes are made one at a time, and show once durabl
 
 import random
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Self
 
 from features.routing.model import (
@@ -27,11 +28,11 @@ from gateway.clock import Clock
 from gateway.config.exchanges import ExchangeConfig
 from gateway.errors import InvalidRequest, Overloaded, PolicyViolation, TopicNotFound
 from gateway.exchanges.model import BindingRow, ExchangeName, ExchangeRow
+from gateway.exchanges.rows import check_equal, to_binding_row
 from gateway.exchanges.standard import (
     RESERVED,
     STANDARD,
     BindingNotFound,
-    ExchangeExists,
     ExchangeInUse,
     ExchangeNotFound,
     check_new_name,
@@ -72,6 +73,7 @@ class Exchanges:
         self._routers: dict[str, Router] = {}
         self._rows: dict[ExchangeName, ExchangeRow] = {}
         self._binding_count = 0
+        self._policy: Callable[[ExchangeName], str | None] = _no_alternate
         self.on_bound: list[Callable[[str, Binding], None]] = []
         """Callbacks for new bindings, with their namespace."""
         self.on_deleted: list[Callable[[ExchangeName], None]] = []
@@ -157,6 +159,26 @@ class Exchanges:
         """
         return self._router(namespace).route(name, message, is_due=is_due)
 
+    # --- policies
+
+    def set_policy(self, alternate_of: Callable[[ExchangeName], str | None]) -> None:
+        """Set the source of alternate exchanges for exchanges without one of their own."""
+        self._policy = alternate_of
+        for namespace in tuple(self._routers):
+            self.renew_alternates(namespace)
+
+    def renew_alternates(self, namespace: str) -> None:
+        """Ask anew for the alternate exchanges of a namespace."""
+        router = self._routers.setdefault(namespace, self._router(namespace))
+        for exchange in router.exchanges():
+            router.put(self._with_policy(namespace, exchange))
+
+    def _with_policy(self, namespace: str, exchange: Exchange) -> Exchange:
+        own = exchange.arguments.get(ALTERNATE_EXCHANGE)
+        if isinstance(own, str):
+            return replace(exchange, alternate=own)
+        return replace(exchange, alternate=self._policy(ExchangeName(namespace, exchange.name)))
+
     # --- changes
 
     async def declare(
@@ -216,7 +238,7 @@ class Exchanges:
     async def _declare(self, row: ExchangeRow) -> bool:
         known = self._rows.get(row.name)
         if known is not None:
-            _check_equal(known, row)
+            check_equal(known, row)
             return False
         if len(self._rows) >= self.config.exchanges_max:
             raise Overloaded(
@@ -272,7 +294,7 @@ class Exchanges:
                 f"there are exchange.bindings_max, {self.config.bindings_max}, bindings"
             )
         if self._is_stored(namespace, binding, topic):
-            await self._metadata.add_binding(_to_row(namespace, binding, topic))
+            await self._metadata.add_binding(to_binding_row(namespace, binding, topic))
         if topic is not None and self._topics.by_uuid(topic.uuid) is not topic:
             raise TopicNotFound(f"topic {binding.destination.name} was deleted")
         self._routers.setdefault(namespace, router).bind(binding)
@@ -287,7 +309,7 @@ class Exchanges:
             raise BindingNotFound("no such binding")
         topic = self._destination(namespace, binding.destination)
         if self._is_stored(namespace, binding, topic):
-            await self._metadata.delete_binding(_to_row(namespace, binding, topic))
+            await self._metadata.delete_binding(to_binding_row(namespace, binding, topic))
         router.unbind(binding)
         self._binding_count -= 1
         for name in self._unused(namespace, [binding]):
@@ -344,21 +366,14 @@ class Exchanges:
         if router is None:
             router = Router(choose=random.randrange)
             for exchange in STANDARD:
-                router.put(exchange)
+                router.put(self._with_policy(namespace, exchange))
         return router
 
     def _keep(self, row: ExchangeRow) -> None:
         arguments = parse_arguments(row.arguments)
-        alternate = arguments.get(ALTERNATE_EXCHANGE)
         router = self._routers.setdefault(row.name.namespace, self._router(row.name.namespace))
-        router.put(
-            Exchange(
-                row.name.name,
-                ExchangeType(row.type),
-                arguments,
-                alternate if isinstance(alternate, str) else None,
-            )
-        )
+        exchange = Exchange(row.name.name, ExchangeType(row.type), arguments)
+        router.put(self._with_policy(row.name.namespace, exchange))
         self._rows[row.name] = row
 
     def _keep_binding(self, row: BindingRow) -> None:
@@ -378,31 +393,5 @@ class Exchanges:
             self._delete_unused(topic.name.namespace, removed)
 
 
-def _to_row(namespace: str, binding: Binding, topic: Topic | None) -> BindingRow:
-    return BindingRow(
-        ExchangeName(namespace, binding.source),
-        binding.destination.name,
-        None if topic is None else topic.uuid,
-        binding.routing_key,
-        binding.arguments_text,
-    )
-
-
-def _check_equal(known: ExchangeRow, row: ExchangeRow) -> None:
-    """Check that a declared exchange is the one that is there. Error: ``ExchangeExists``."""
-    for field, current, received in (
-        ("type", known.type, row.type),
-        ("auto_delete", known.auto_delete, row.auto_delete),
-        ("internal", known.is_internal, row.is_internal),
-        ("durable", known.is_durable, row.is_durable),
-        (
-            ALTERNATE_EXCHANGE,
-            parse_arguments(known.arguments).get(ALTERNATE_EXCHANGE),
-            parse_arguments(row.arguments).get(ALTERNATE_EXCHANGE),
-        ),
-    ):
-        if current != received:
-            raise ExchangeExists(
-                f"inequivalent arg {field!r} for exchange {row.name.name!r}: "
-                f"received {received!r} but current is {current!r}"
-            )
+def _no_alternate(_name: ExchangeName) -> None:
+    """Return no alternate exchange: there are no policies."""

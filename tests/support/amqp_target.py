@@ -1,7 +1,8 @@
 """The AMQP endpoint that is judged: a gateway of this test process, or a RabbitMQ.
 
 ``HEADGATE_AMQP_TARGET=PORT`` turns the suites on a RabbitMQ that listens on that port of
-127.0.0.1; what is green there asks for what RabbitMQ does. ``OWN`` marks what only a gateway has,
+127.0.0.1, and has its HTTP API at ``HEADGATE_AMQP_MANAGEMENT=PORT``; what is green there asks for
+what RabbitMQ does. ``OWN`` marks what only a gateway has,
 ``NEWER`` what RabbitMQ does from version 4 on and Debian's 3.10 does not.
 """
 
@@ -18,6 +19,7 @@ from tests.support.gateway import Gateway
 from tests.support.mqtt_target import port_of
 
 PORT: Final = os.environ.get("HEADGATE_AMQP_TARGET", "")
+MANAGEMENT_PORT: Final = os.environ.get("HEADGATE_AMQP_MANAGEMENT", "15672")
 IS_RABBITMQ: Final = bool(PORT)
 OWN: Final = pytest.mark.skipif(IS_RABBITMQ, reason="what only a gateway has")
 NEWER: Final = pytest.mark.skipif(IS_RABBITMQ, reason="RabbitMQ 3.10 does not do this")
@@ -26,10 +28,14 @@ _READY_S_MAX: Final = 30.0
 
 @dataclass(frozen=True)
 class AmqpTarget:
-    """Endpoints for clients, on 127.0.0.1; ``bootstrap`` is the Kafka endpoint, if any."""
+    """Endpoints for clients, on 127.0.0.1; ``bootstrap`` is the Kafka endpoint, if any.
+
+    ``management_port``: that of the HTTP API.
+    """
 
     port: int
     bootstrap: str = ""
+    management_port: int = 0
 
     @property
     def url(self) -> str:
@@ -41,11 +47,19 @@ class AmqpTarget:
 def running_amqp(folder: Path) -> Iterator[AmqpTarget]:
     """Run the endpoint until the block ends."""
     if IS_RABBITMQ:
-        yield AmqpTarget(int(PORT))
+        yield AmqpTarget(int(PORT), management_port=int(MANAGEMENT_PORT))
         return
-    gateway = Gateway(folder / "data", {"adapters.amqp.bind": "127.0.0.1:0"})
+    settings = {
+        "adapters.amqp.bind": "127.0.0.1:0",
+        "adapters.amqp.management.bind": "127.0.0.1:0",
+    }
+    gateway = Gateway(folder / "data", settings)
     with gateway:
         program = gateway.program
         assert program is not None
         program.wait_for_line("headgate ready", within_s=_READY_S_MAX)
-        yield AmqpTarget(port_of(gateway.lines, "amqp"), gateway.bootstrap)
+        yield AmqpTarget(
+            port_of(gateway.lines, "amqp"),
+            gateway.bootstrap,
+            port_of(gateway.lines, "rabbitmq-api"),
+        )

@@ -6,7 +6,7 @@ import threading
 from contextlib import ExitStack
 from typing import Final
 
-DEFAULT_PORTS: Final = (1883, 5672, 8083, 8883, 9092, 9324, 9644)
+DEFAULT_PORTS: Final = (1883, 5672, 8083, 8883, 9092, 9324, 9644, 15672)
 
 
 def hold_default_ports(stack: ExitStack) -> None:

@@ -32,6 +32,10 @@ class Channels:
         """Number of channels."""
         return len(self._channels)
 
+    def everything(self) -> list[Channel]:
+        """Return all channels, in no order."""
+        return list(self._channels.values())
+
     def count_kept(self) -> tuple[int, int, int]:
         """Return the bytes of incomplete contents, the bytes and the count of waiting frames."""
         content_bytes = pending_bytes = pending_count = 0

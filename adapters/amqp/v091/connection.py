@@ -11,6 +11,7 @@ from adapters.amqp.permissions import Access
 from adapters.amqp.v091.authentication import mechanisms_offered
 from adapters.amqp.v091.channel import Channel
 from adapters.amqp.v091.channels import Channels, Handler
+from adapters.amqp.v091.client_facts import ClientFacts
 from adapters.amqp.v091.errors import AmqpFault, FrameFault, ReplyCode, to_fault
 from adapters.amqp.v091.framing import (
     HEARTBEAT,
@@ -29,7 +30,7 @@ from adapters.amqp.v091.methods.codec import decode_method
 from adapters.amqp.v091.methods.connection import ConnectionClose, ConnectionStart
 from adapters.amqp.v091.methods.model import Method
 from adapters.amqp.v091.publishing import ConnectionPublisher
-from adapters.amqp.v091.session import State, Tuning, check_method
+from adapters.amqp.v091.session import CLOSES, State, Tuning, check_method
 from adapters.amqp.v091.throttling import Throttle
 from adapters.amqp.v091.transaction import TransactionRoom
 from gateway.admission import unsent_bytes
@@ -72,7 +73,7 @@ class AmqpConnection(Connection):
         self.is_impersonator = False
         self.vhost = ""
         self.namespace = ""
-        self.client_product = ""
+        self.client = ClientFacts()
         self.client_capabilities: frozenset[str] = frozenset()
         self.channels = Channels(self, handlers)
         self.publisher = ConnectionPublisher(self)
@@ -187,7 +188,7 @@ class AmqpConnection(Connection):
             self.control.pending.append(frame)
             return
         method = decode_method(payload)
-        if self.state is State.CLOSING and method.INDEX not in _CLOSES:
+        if self.state is State.CLOSING and method.INDEX not in CLOSES:
             return
         check_method(self.state, method)
         work = self._connection_handlers[type(method)](self, method)
@@ -375,7 +376,7 @@ class AmqpConnection(Connection):
             self.close()
 
     def has_unsaved_work(self) -> bool:
-        """See ``Connection``: publishes that are not confirmed, commits under way."""
+        """See ``Connection``: unconfirmed publishes, commits under way."""
         return not self.channels.is_idle
 
     def describe(self) -> dict[str, Any]:
@@ -384,10 +385,9 @@ class AmqpConnection(Connection):
             "user": self.principal.name,
             "vhost": self.vhost,
             "channels": self.channels.count,
-            "product": self.client_product,
+            "product": self.client.product,
         }
 
 
 CLOSE_OK_S_MAX: Final = 5.0
 LOGIN_FRAME_BYTES_MAX: Final = 16_384  # before Tune
-_CLOSES: Final = frozenset({(10, 50), (10, 51)})

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from adapters.amqp.queues import name_of
 from adapters.amqp.v091.delivering import deliver, send_got
 from adapters.amqp.v091.methods.basic import BasicCancel, BasicGetEmpty
 from adapters.amqp.v091.ports import ChannelPort
@@ -41,6 +42,26 @@ class Consumer(QueueSource):
         )
         if self.channel.connection.is_full:
             self._registered.pause()
+
+    @property
+    def queue_name(self) -> str:
+        """Name of the queue in AMQP."""
+        return name_of(self.queue)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may get messages: of a queue with one active consumer, one is."""
+        return self._registered is not None and self._registered.is_active
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether it has the queue for itself."""
+        return self._registered is not None and self._registered.is_exclusive
+
+    @property
+    def priority(self) -> int:
+        """Its priority."""
+        return 0 if self._registered is None else self._registered.priority
 
     def renew(self, *, channel_credit: int) -> None:
         """Set the credit: what the prefetch leaves, and this consumer's part of the channel's."""

@@ -24,6 +24,7 @@ from adapters.amqp.v091.properties import Properties, decode_properties, encode_
 from adapters.amqp.v091.replying import Answer, find_requesters, reply, reply_address, reply_all
 from features.routing.delayed import delay_ms_of
 from features.routing.model import DEFAULT_EXCHANGE, ExchangeType, Message, Value
+from gateway.auth.ports import Operation
 from gateway.coalescer import Part
 from gateway.errors import GatewayError, PolicyViolation, StorageUnavailable, as_value
 from gateway.exchanges.model import ExchangeName
@@ -105,6 +106,7 @@ class ConnectionPublisher:
     def _publish(self, channel: ChannelPort, run: PublishedRun) -> None:
         plan = self._plans.get((run.publish, run.properties)) or self._new_plan(channel, run)
         self._check(plan)
+        self._node.published += len(run.bodies)
         if channel.publishes is not None:
             self._check_exists(plan)
             channel.publishes(plan, run)
@@ -207,7 +209,15 @@ class ConnectionPublisher:
             if not plan.replies:  # for which an address is all that one needs
                 keys = (method.routing_key, *keys[1:])
             self._connection.access.check_publish(method.exchange, keys)
+            self._check_topic(method.exchange, keys)
             plan.revision = revision
+
+    def _check_topic(self, exchange: str, keys: Sequence[str]) -> None:
+        name = ExchangeName(self._connection.namespace, exchange)
+        found = self._node.kernel.exchanges.find(name)
+        if found is not None and found.matching_type is ExchangeType.TOPIC:
+            for key in keys:
+                self._connection.access.check_topic(Operation.WRITE, exchange, key)
 
     # --- appending
 
@@ -257,6 +267,7 @@ class ConnectionPublisher:
         """Return unroutable messages, if the publisher asks for it; before their confirms."""
         if not plan.method.mandatory or self._is_delayed(plan):
             return
+        self._node.returned += len(bodies)
         method = plan.method
         returned = BasicReturn(
             ReplyCode.NO_ROUTE, "NO_ROUTE", method.exchange, method.routing_key

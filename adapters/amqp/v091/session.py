@@ -33,6 +33,9 @@ TRANSITIONS: Final[dict[State, frozenset[type[Method]]]] = {
 }
 """Methods of the class connection by state; ``connection.close`` is taken in all but the first."""
 
+CLOSES: Final = frozenset({(10, 50), (10, 51)})
+"""Methods that are taken while a connection closes."""
+
 
 def check_method(state: State, method: Method) -> None:
     """Check that a method may come in a state. Error: ``AmqpFault`` 503."""

@@ -45,6 +45,11 @@ class StreamConsumer:
         filtered_by: StreamFilter | None,
     ) -> None:
         self.tag = tag
+        self.queue_name = stream.name
+        self.prefetch_count = channel.prefetch_count
+        self.no_ack = self.is_exclusive = False
+        self.is_active = True
+        self.priority = 0
         self.offset = position
         self.unacked_count = 0
         self.is_done = False
@@ -54,7 +59,6 @@ class StreamConsumer:
         self._partition = partition
         self._first_offset = first_offset
         self._filter = filtered_by
-        self._prefetch_count = channel.prefetch_count
         self._origin = encode_shortstr("") + encode_shortstr(stream.name)
         self._credit = 0
         self._base_offset = position  # of the batch that is being read, as far as known
@@ -67,7 +71,7 @@ class StreamConsumer:
 
     def renew(self, *, channel_credit: int) -> None:
         """Set the credit: what the prefetch leaves, and this consumer's part of the channel's."""
-        left = max(self._prefetch_count - self.unacked_count, 0)
+        left = max(self.prefetch_count - self.unacked_count, 0)
         self._credit = min(channel_credit, left)
         self._pump_soon()
 

@@ -7,7 +7,7 @@ import pytest
 from adapters.amqp.permissions import Access
 from adapters.amqp.v091.errors import AmqpFault
 from adapters.amqp.v091.fields import Field, Table
-from gateway.auth.ports import Operation, Principal, ResourceType
+from gateway.auth.ports import Operation, Principal, ResourceType, Verdict
 
 DLX: Final = "x-dead-letter-exchange"
 KEY: Final = "x-dead-letter-routing-key"
@@ -26,6 +26,9 @@ class Rules:
     ) -> bool:
         del principal, resource_type
         return (operation, name) in self._allowed
+
+    def verdict(self, *_question: object) -> Verdict:
+        return Verdict.SILENT
 
 
 def access(*allowed: tuple[Operation, str]) -> Access:

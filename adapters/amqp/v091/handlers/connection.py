@@ -1,12 +1,13 @@
 """The class connection: handshake, login, tuning, opening a vhost, closing."""
 
 from functools import partial
-from typing import Final
 
 from adapters.amqp.config import FRAME_BYTES_MIN
+from adapters.amqp.limits import check_connection_limits
 from adapters.amqp.names import to_namespace
 from adapters.amqp.permissions import Access
 from adapters.amqp.v091.authentication import PLAIN, Login
+from adapters.amqp.v091.client_facts import ClientFacts
 from adapters.amqp.v091.connection import AmqpConnection
 from adapters.amqp.v091.errors import AmqpFault, ReplyCode
 from adapters.amqp.v091.fields import Table
@@ -26,13 +27,11 @@ from adapters.amqp.v091.session import State
 from gateway.auth.ports import Principal
 from gateway.errors import GatewayError, Unauthenticated
 
-PRODUCT_CHARS_MAX: Final = 255
-
 
 async def start_ok(connection: AmqpConnection, method: ConnectionStartOk) -> None:
     """Log in by the mechanism that the client has chosen."""
     properties = method.client_properties
-    connection.client_product = str(properties.value("product") or "")[:PRODUCT_CHARS_MAX]
+    connection.client = ClientFacts.of(properties, method.mechanism)
     capabilities = properties.value("capabilities")
     if isinstance(capabilities, Table):
         connection.client_capabilities = frozenset(
@@ -95,12 +94,22 @@ def tune_ok(connection: AmqpConnection, method: ConnectionTuneOk) -> None:
 def open_(connection: AmqpConnection, method: ConnectionOpen) -> None:
     """Open a vhost."""
     vhost = method.virtual_host
-    if vhost not in connection.config.vhosts:
+    node = connection.node
+    if vhost not in node.vhosts:
         raise AmqpFault(ReplyCode.NOT_ALLOWED, f"vhost {vhost} not found")
+    if not node.permissions.may_open(connection.principal, vhost):
+        text = f"access to vhost '{vhost}' refused for user '{connection.user_name}'"
+        raise AmqpFault(ReplyCode.NOT_ALLOWED, text)
+    check_connection_limits(node, vhost, connection.user_name)
+    node.opened.add(connection)
     connection.vhost = vhost
     connection.namespace = to_namespace(vhost)
     connection.access = Access(
-        connection.node.kernel.authorizer, connection.principal, connection.namespace, vhost
+        node.kernel.authorizer,
+        connection.principal,
+        connection.namespace,
+        vhost,
+        node.topic_permissions,
     )
     connection.state = State.OPEN
     connection.keep_before_login(0)

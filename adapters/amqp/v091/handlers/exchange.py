@@ -120,11 +120,12 @@ def _check_equal(channel: Channel, method: ExchangeDeclare, name: str) -> None:
                 f"is '{current}'",
             )
     alternate = method.arguments.value(ALTERNATE_EXCHANGE)
-    if alternate != found.alternate:
+    own = found.arguments.get(ALTERNATE_EXCHANGE)  # not what a policy says
+    if alternate != own:
         raise AmqpFault(
             ReplyCode.PRECONDITION_FAILED,
             f"inequivalent arg '{ALTERNATE_EXCHANGE}' for {resource}: "
-            f"{_alternate(alternate)} but current is {_current(found.alternate)}",
+            f"{_alternate(alternate)} but current is {_current(own)}",
         )
 
 
@@ -134,7 +135,7 @@ def _alternate(received: object) -> str:
     return f"received the value '{received}' of type 'longstr'"
 
 
-def _current(current: str | None) -> str:
+def _current(current: object) -> str:
     return "none" if current is None else f"the value '{current}' of type 'longstr'"
 
 
@@ -195,6 +196,10 @@ async def change_binding(channel: Channel, binding: Binding, *, is_bound: bool) 
     """Add or remove a binding. Errors: ``AmqpFault`` 406, those of ``Exchanges``."""
     namespace = channel.connection.namespace
     exchanges = channel.connection.node.kernel.exchanges
+    source = exchanges.find(ExchangeName(namespace, binding.source))
+    if source is not None and source.matching_type is ExchangeType.TOPIC:
+        access = channel.connection.access
+        access.check_topic(Operation.READ, binding.source, binding.routing_key)
     try:
         if is_bound:
             await exchanges.bind(namespace, binding)

@@ -6,6 +6,7 @@ import os
 from functools import partial
 from typing import Final
 
+from adapters.amqp.limits import check_queue_limit
 from adapters.amqp.names import to_topic_name
 from adapters.amqp.node import queue_resource
 from adapters.amqp.queue_arguments import (
@@ -13,7 +14,6 @@ from adapters.amqp.queue_arguments import (
     check_arguments,
     check_served,
     queue_type,
-    to_settings,
 )
 from adapters.amqp.queues import Declaration, check_equal, check_replicated, name_of
 from adapters.amqp.replies import REPLY_TO
@@ -114,7 +114,7 @@ def _declare_transient(
     try:
         queue = node.transient.create(
             topic_name,
-            _settings(channel, method),
+            _settings(channel, method, name),
             attributes=wanted.to_attributes(name, node.node_id),
         )
     except TopicExists:
@@ -138,7 +138,7 @@ async def _declare_stored(channel: Channel, method: QueueDeclare, name: str) -> 
         node.kernel.queues,
         node.kernel.topics,
         topic_name,
-        _settings(channel, method),
+        _settings(channel, method, name),
         partitions=1,
         attributes=wanted.to_attributes(name, node.node_id),
     )
@@ -174,11 +174,14 @@ def _prepare(
     check_replicated(wanted, resource)
     check_sizes(method.arguments)
     connection.access.check_dead_letters(name, method.arguments)
+    check_queue_limit(connection.node, connection.vhost, name)
     return wanted, None
 
 
-def _settings(channel: Channel, method: QueueDeclare) -> QueueSettings:
-    return to_settings(method.arguments, channel.connection.config.consumer_timeout_s * 1_000)
+def _settings(channel: Channel, method: QueueDeclare, name: str) -> QueueSettings:
+    connection = channel.connection
+    policies = connection.node.policies
+    return policies.settings_for(connection.namespace, name, method.arguments)
 
 
 def _name(channel: Channel, name: str) -> str:

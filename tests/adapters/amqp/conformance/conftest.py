@@ -52,3 +52,9 @@ def rig(target: AmqpTarget) -> Iterator[Rig]:
     rig = Rig(target)
     yield rig
     rig.close()
+
+
+@pytest.fixture
+def name() -> str:
+    """Name that no other test has."""
+    return f"m-{uuid.uuid4().hex[:12]}"

@@ -1,0 +1,1 @@
+"""RabbitMQ's HTTP API: https://www.rabbitmq.com/docs/http-api-reference, for AMQP's users."""

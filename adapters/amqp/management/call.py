@@ -1,0 +1,98 @@
+"""One request of the HTTP API: its path, query, body and caller."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from adapters.amqp.management.caller import Caller, Need
+from adapters.amqp.management.endpoint import AmqpEndpoint
+from adapters.amqp.management.errors import bad_request, not_authorised, not_found
+from adapters.amqp.names import to_namespace
+from adapters.amqp.node import AmqpNode
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Request with its caller. ``parts`` are the decoded parts of the path, by name."""
+
+    endpoint: AmqpEndpoint
+    request: Request
+    caller: Caller
+    parts: Mapping[str, str]
+    body_bytes_max: int
+
+    @property
+    def node(self) -> AmqpNode:
+        """The node's part of the adapter."""
+        return self.endpoint.node
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """Parameters of the query."""
+        return self.request.query_params
+
+    @property
+    def vhost(self) -> str:
+        """Vhost of the path, which was checked."""
+        return self.parts["vhost"]
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the path's vhost."""
+        return to_namespace(self.vhost)
+
+    def may_see(self, vhost: str) -> bool:
+        """Say whether the caller may see a vhost."""
+        return self.caller.has(Need.MONITORING) or self.may_open(vhost)
+
+    def may_open(self, vhost: str) -> bool:
+        """Say whether the caller may open a vhost."""
+        return self.node.permissions.may_open(self.caller.principal, vhost)
+
+    def check_vhost(self) -> None:
+        """Check the path's vhost. Errors: ``ApiFault`` 404 and 401."""
+        vhost = self.parts.get("vhost")
+        if vhost is None:
+            return
+        if vhost not in self.node.vhosts:
+            raise not_found()
+        is_read = self.request.method in {"GET", "HEAD"}
+        if not (self.may_see(vhost) if is_read else self.may_open(vhost)):
+            raise not_authorised("User not authorised to access virtual host")
+
+    def vhosts(self) -> list[str]:
+        """Return the vhost of the path, or all that the caller may see."""
+        if "vhost" in self.parts:
+            return [self.vhost]
+        return [vhost for vhost in self.node.vhosts.names() if self.may_see(vhost)]
+
+    async def body(self, failed: str = "not_json") -> dict[str, Any]:
+        """Return the JSON object of the body; empty without one. Error: ``ApiFault`` 400."""
+        data = bytearray()
+        async for chunk in self._chunks():
+            data += chunk
+            if len(data) > self.body_bytes_max:
+                raise bad_request("Exceeded HTTP request body size limit")
+        if bytes(data) in {b"", b"null", b"undefined"}:
+            return {}
+        try:
+            found = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise bad_request(failed) from error
+        if not isinstance(found, dict):
+            raise bad_request(failed)
+        return found
+
+    def _chunks(self) -> AsyncIterator[bytes]:
+        return self.request.stream()
+
+    def audit(self, action: str, name: str) -> Any:  # noqa: ANN401 - a context manager
+        """Write an audit line about a change within the context."""
+        return self.node.kernel.audit.change(self.caller.principal, action, name)
+
+
+Handler = Callable[[Call], Awaitable[Response]]

@@ -1,0 +1,142 @@
+"""Queues: lists, one queue, declaring, deleting and purging."""
+
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+from starlette.responses import Response
+
+from adapters.amqp.management.body_fields import bool_of, short_text_of, table_of
+from adapters.amqp.management.call import Call
+from adapters.amqp.management.connection_views import consumer_view, consumers_of, is_open
+from adapters.amqp.management.errors import not_found
+from adapters.amqp.management.listing import Item, reply, reply_list
+from adapters.amqp.management.method_channel import MethodChannel
+from adapters.amqp.management.views import queue_view, stream_view
+from adapters.amqp.names import to_namespace, to_topic_name
+from adapters.amqp.queues import name_of
+from adapters.amqp.streams import Stream, stream_of
+from adapters.amqp.v091.handlers import queue as queue_methods
+from adapters.amqp.v091.methods.queue import QueueDeclare, QueueDelete, QueuePurge
+from gateway.queues.manager import Queue
+from gateway.queues.model import DEFAULT_GROUP
+
+
+def queues_of(call: Call, vhost: str) -> list[Queue]:
+    """Return the queues of a vhost, those of other protocols too."""
+    return [
+        queue
+        for queue in call.node.kernel.queues.queues(to_namespace(vhost))
+        if queue.group == DEFAULT_GROUP and not queue.topic.is_internal
+    ]
+
+
+def find_queue(call: Call) -> Queue:
+    """Return the queue of the path. Error: ``ApiFault`` 404."""
+    name = to_topic_name(call.namespace, call.parts["queue"])
+    queue = call.node.kernel.queues.find(name)
+    if queue is None or queue.topic.is_internal:
+        raise not_found()
+    return queue
+
+
+def streams_of(call: Call, vhost: str) -> list[Stream]:
+    """Return the streams of a vhost, by name."""
+    topics = call.node.kernel.topics.topics(to_namespace(vhost))
+    found = (stream_of(topic) for topic in topics)
+    return [stream for stream in found if stream is not None]
+
+
+async def list_all(call: Call) -> Response:
+    """Return the queues and streams of a vhost, or of all that the caller sees."""
+    node = call.node
+    items: list[Item] = []
+    for vhost in call.vhosts():
+        items += [
+            Item((vhost, name_of(one)), partial(queue_view, node, one))
+            for one in queues_of(call, vhost)
+        ]
+        items += [
+            Item((vhost, one.name), partial(stream_view, node, one))
+            for one in streams_of(call, vhost)
+        ]
+    return await reply_list(call, items)
+
+
+def _consumers(call: Call) -> list[dict[str, Any]]:
+    """Return the consumers of the path's queue."""
+    return [
+        consumer_view(connection, channel, consumer)
+        for connection in call.endpoint.amqp_connections()
+        if is_open(connection) and connection.vhost == call.vhost
+        for channel, consumer in consumers_of(connection)
+        if consumer.queue_name == call.parts["queue"]
+    ]
+
+
+async def get(call: Call) -> Response:
+    """Return one queue or stream, with its consumers."""
+    consumers = _consumers(call)
+    stream = call.node.streams.find(call.namespace, call.parts["queue"])
+    if stream is not None:
+        view = stream_view(call.node, stream) | {"consumer_details": consumers}
+        return reply(call, view | {"consumers": len(consumers)})
+    queue = find_queue(call)
+    view = queue_view(call.node, queue) | {"consumer_details": consumers}
+    if queue.settings.single_active:
+        active = (one["consumer_tag"] for one in consumers if one["active"])
+        view["single_active_consumer_tag"] = next(active, None)
+    return reply(call, view)
+
+
+def _is_there(call: Call) -> bool:
+    name = to_topic_name(call.namespace, call.parts["queue"])
+    kernel = call.node.kernel
+    is_stream = call.node.streams.find(call.namespace, call.parts["queue"]) is not None
+    return is_stream or kernel.queues.find(name) is not None
+
+
+async def put(call: Call) -> Response:
+    """Declare a queue."""
+    body = await call.body()
+    name = call.parts["queue"]
+    was_there = _is_there(call)
+    method = QueueDeclare(
+        0,
+        short_text_of({"name": name}, "name"),
+        passive=False,
+        durable=bool_of(body, "durable"),
+        exclusive=False,
+        auto_delete=bool_of(body, "auto_delete"),
+        nowait=False,
+        arguments=table_of(body, "arguments"),
+    )
+    with call.audit("queue.declare", name):
+        await MethodChannel(call).call(queue_methods.declare, method)
+    return Response(status_code=HTTPStatus.NO_CONTENT if was_there else HTTPStatus.CREATED)
+
+
+async def delete(call: Call) -> Response:
+    """Delete a queue."""
+    if not _is_there(call):
+        raise not_found()
+    method = QueueDelete(
+        0,
+        call.parts["queue"],
+        if_unused=call.query.get("if-unused") == "true",
+        if_empty=call.query.get("if-empty") == "true",
+        nowait=False,
+    )
+    with call.audit("queue.delete", call.parts["queue"]):
+        await MethodChannel(call).call(queue_methods.delete, method)
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+async def purge(call: Call) -> Response:
+    """Drop the ready messages of a queue."""
+    if not _is_there(call):
+        raise not_found()
+    with call.audit("queue.purge", call.parts["queue"]):
+        method = QueuePurge(0, call.parts["queue"], nowait=False)
+        await MethodChannel(call).call(queue_methods.purge, method)
+    return Response(status_code=HTTPStatus.NO_CONTENT)

@@ -1,0 +1,37 @@
+"""Rows of exchanges and bindings: made, and compared."""
+
+from features.routing.model import ALTERNATE_EXCHANGE, Binding, parse_arguments
+from gateway.exchanges.model import BindingRow, ExchangeName, ExchangeRow
+from gateway.exchanges.standard import ExchangeExists
+from gateway.topics.manager import Topic
+
+
+def to_binding_row(namespace: str, binding: Binding, topic: Topic | None) -> BindingRow:
+    """Return the row of a binding; ``topic`` is its destination, None for an exchange."""
+    return BindingRow(
+        ExchangeName(namespace, binding.source),
+        binding.destination.name,
+        None if topic is None else topic.uuid,
+        binding.routing_key,
+        binding.arguments_text,
+    )
+
+
+def check_equal(known: ExchangeRow, row: ExchangeRow) -> None:
+    """Check that a declared exchange is the one that is there. Error: ``ExchangeExists``."""
+    for field, current, received in (
+        ("type", known.type, row.type),
+        ("auto_delete", known.auto_delete, row.auto_delete),
+        ("internal", known.is_internal, row.is_internal),
+        ("durable", known.is_durable, row.is_durable),
+        (
+            ALTERNATE_EXCHANGE,
+            parse_arguments(known.arguments).get(ALTERNATE_EXCHANGE),
+            parse_arguments(row.arguments).get(ALTERNATE_EXCHANGE),
+        ),
+    ):
+        if current != received:
+            raise ExchangeExists(
+                f"inequivalent arg {field!r} for exchange {row.name.name!r}: "
+                f"received {received!r} but current is {current!r}"
+            )

@@ -1,0 +1,1 @@
+"""Policies: settings for all queues or exchanges whose names match a pattern."""
