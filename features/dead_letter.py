@@ -13,6 +13,8 @@ give reason and origin:
     dlq.expires-at        the former header expires-at: a dead letter does not expire
     message-id            its own, else the one that clients were given
 
+Those of a group of Kafka have the headers of KIP-1191 too, ``__dlq.errors.topic`` and others.
+
 A redrive removes all of these but ``dlq.hops`` and ``message-id``, so that the number of moves is
 bounded, even between two queues that are each other's dead-letter queue.
 """
@@ -31,6 +33,7 @@ from gateway.model import (
     DLQ_SOURCE_PARTITION,
     DLQ_SOURCE_TOPIC,
     EXPIRES_AT,
+    KAFKA_DLQ_PREFIX,
     MESSAGE_ID,
     Headers,
 )
@@ -39,6 +42,14 @@ HOPS_MAX: Final = 16
 """Moves of one message; the next is none: it is dropped."""
 
 WAS_TO_EXPIRE_AT: Final = "dlq.expires-at"
+
+KAFKA: Final = "kafka"
+"""Protocol whose dead letters have the headers of KIP-1191."""
+
+_KAFKA_MESSAGES: Final = {
+    "attempts": "Offset delivery count exceeded the threshold.",
+    "rejected": "Offset rejected by client.",
+}
 
 _DIGITS_MAX: Final = 19  # of a signed 64-bit number
 
@@ -74,7 +85,7 @@ def dead_letter_headers(
     kept = [
         (WAS_TO_EXPIRE_AT, value) if name == EXPIRES_AT else (name, value)
         for name, value in headers
-        if not name.startswith(DLQ_PREFIX)
+        if not name.startswith((DLQ_PREFIX, KAFKA_DLQ_PREFIX))
     ]
     if all(name != MESSAGE_ID for name, _ in kept):
         kept.append((MESSAGE_ID, message_id.encode()))
@@ -90,7 +101,22 @@ def dead_letter_headers(
         (DLQ_LEFT_OUT, left_out),
     )
     kept += [(name, text.encode()) for name, text in said if text]
+    if origin.protocol == KAFKA:
+        kept += _kafka_headers(origin)
     return kept
+
+
+def _kafka_headers(origin: Origin) -> list[tuple[str, bytes | None]]:
+    """Return the headers that KIP-1191 gives to dead letters of share groups."""
+    said = (
+        ("topic", origin.topic),
+        ("partition", str(origin.partition)),
+        ("offset", str(origin.offset)),
+        ("group", origin.group),
+        ("delivery.count", str(origin.attempts)),
+        ("message", _KAFKA_MESSAGES.get(origin.reason, origin.reason)),
+    )
+    return [(KAFKA_DLQ_PREFIX + name, text.encode()) for name, text in said]
 
 
 def hops_of(headers: Headers) -> int:

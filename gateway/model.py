@@ -60,6 +60,7 @@ MQTT_TOPIC: Final = "mqtt.topic"  # what a record goes by where its key is somet
 EXCHANGE: Final = "amqp.exchange"  # that a message was published to; absent: the default one
 # Of dead letters: why they are dead, and whence they came (features/dead_letter.py).
 DLQ_PREFIX: Final = "dlq."
+KAFKA_DLQ_PREFIX: Final = "__dlq.errors."  # of KIP-1191
 DLQ_REASON: Final = "dlq.reason"
 DLQ_SOURCE_TOPIC: Final = "dlq.source.topic"
 DLQ_SOURCE_PARTITION: Final = "dlq.source.partition"  # decimal, as the offset is
@@ -219,7 +220,7 @@ def strip_dead_letter_headers(headers: Headers) -> list[tuple[str, bytes | None]
     return [
         (name, value)
         for name, value in headers
-        if name == DLQ_HOPS or not name.startswith(DLQ_PREFIX)
+        if name == DLQ_HOPS or not name.startswith((DLQ_PREFIX, KAFKA_DLQ_PREFIX))
     ]
 
 

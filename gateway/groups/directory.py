@@ -18,6 +18,7 @@ from gateway.groups.model import CONSUMER_PROTOCOL, GroupName, GroupState
 from gateway.groups.owners import GroupOwners
 
 GROUP_ID_CHARS_MAX: Final = 32_767  # what Kafka's older encodings can say
+SHARE_GROUP_ID_CHARS_MAX: Final = 255  # as of the queue groups of that name
 
 
 class GroupDirectory:
@@ -124,3 +125,9 @@ def check_name(name: GroupName) -> None:
     """Raise ``InvalidGroupId`` for an empty or too long id."""
     if not 0 < len(name.name) <= GROUP_ID_CHARS_MAX:
         raise InvalidGroupId(f"a group id has 1 to {GROUP_ID_CHARS_MAX} characters")
+
+
+def check_share_name(name: GroupName) -> None:
+    """Raise ``InvalidGroupId`` for an id that no queue group can have."""
+    if len(name.name) > SHARE_GROUP_ID_CHARS_MAX:
+        raise InvalidGroupId(f"a share group's id has at most {SHARE_GROUP_ID_CHARS_MAX} chars")

@@ -30,6 +30,7 @@ from gateway.groups.consumer.manager import ConsumerGroups, OnAnswered
 from gateway.groups.consumer.model import JOIN_EPOCH, Heartbeat
 from gateway.groups.consumer.protocol import SHARE
 from gateway.groups.cursors import CursorManager
+from gateway.groups.directory import check_share_name
 from gateway.groups.expiry import OffsetExpiry
 from gateway.groups.group import Group, OnSaved
 from gateway.groups.group_shards import GroupShards
@@ -209,11 +210,13 @@ class GroupManager(OffsetChecks):
         """Answer a heartbeat of KIP-932; ``on_answered`` runs once, maybe before this returns.
 
         Errors come by the callback: those of ``ConsumerGroups.heartbeat``; ``GroupNotFound`` for
-        a group of another kind, or with committed offsets; ``GroupFull`` for one too many.
+        a group of another kind, or with committed offsets; ``GroupFull`` for one too many;
+        ``InvalidGroupId`` for a name that is too long for a queue group.
         """
         try:
             self._check(name)
             if name not in self.share_groups.by_name and beat.epoch == JOIN_EPOCH:
+                check_share_name(name)
                 if self.has(name):
                     raise GroupNotFound(f"Group {name.name[:80]} is not a share group.")
                 self._check_room(name)

@@ -201,7 +201,7 @@ class GroupConfigs:
     def put(self, name: GroupName, values: Mapping[str, str], on_done: OnDone) -> None:
         """Store the values of a group in place of those before; none removes the entry.
 
-        Errors: ``GatewayError`` of the stream; those of the log come to ``on_done``.
+        Errors: ``NotLeader`` for a shard of another node; those of the log come to ``on_done``.
         """
         stored = json.dumps(dict(values)).encode() if values else None
         self._stream.put([(CONFIG_KEY + group_key(name), stored)], on_done)

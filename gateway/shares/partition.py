@@ -11,7 +11,7 @@ from enum import IntEnum
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from features.queue.model import HeldRange, Outcome, SettledRange, TakenRange
+from features.queue.model import BY_TIME, HeldRange, Outcome, SettledRange, TakenRange
 from features.queue.retrying import Ending
 from gateway.clock import Clock
 from gateway.errors import InvalidRecordState, InvalidRequest, StorageUnavailable
@@ -22,6 +22,7 @@ from gateway.queues.queue import Queue
 from gateway.queues.queue_counters import QueueCounters
 
 ISOLATED_FROM_MIN: Final = 2
+MISSING_MAX: Final = 1_000
 OnAcknowledged = Callable[[StorageUnavailable | None], None]
 
 
@@ -110,6 +111,20 @@ class SharePartition:
     def skip_deleted(self) -> None:
         """Drop messages whose records were deleted from the start of the log."""
         self.lane.done(self.lane.lane.expire_before(self.partition.log_start_offset))
+
+    def drop_missing(self) -> None:
+        """Settle messages that go next, when the log has no batch from the next one on.
+
+        Compaction may have removed the last batches of a log.
+        """
+        now = self._clock.steady_unix_ms()
+        taken, effects = self.lane.lane.take_ranges(
+            MISSING_MAX, holder=BY_TIME, lease_ms=self.queue.settings.lease_ms, now=now
+        )
+        self.lane.done(effects)
+        ids = [(at, one.attempt) for one in taken for at in one.offsets]
+        _, effects = self.lane.lane.ack(ids, now=now)
+        self.lane.done(effects)
 
     def acquire(
         self,

@@ -42,10 +42,10 @@ class PendingShareFetch:
     """A fetch that tries again until it has acquired something, or its time is over."""
 
     __slots__ = (
-        "_acknowledgements", "_bytes_left", "_closes", "_deadline_s", "_fetches", "_has_failed",
-        "_is_acknowledged", "_is_exact", "_is_ready", "_is_waiting", "_loop", "_on_closed",
-        "_records_left", "_reply", "_request", "_results", "_session", "_share_session",
-        "_taken_bytes", "_task", "_timer",
+        "_acknowledgements", "_bytes_left", "_deadline_s", "_disk_reads", "_fetches",
+        "_has_failed", "_is_acknowledged", "_is_exact", "_is_ready", "_is_waiting", "_loop",
+        "_on_closed", "_records_left", "_reply", "_request", "_results", "_session",
+        "_share_session", "_taken_bytes", "_task", "_timer",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +68,7 @@ class PendingShareFetch:
         self._bytes_left = 0
         self._records_left = 0
         self._taken_bytes = 0
+        self._disk_reads = 0
         self._has_failed = False
         self._is_acknowledged = False
         self._is_ready = False
@@ -124,6 +125,7 @@ class PendingShareFetch:
         self._records_left = self._request.records_max or RECORDS_MAX
         uncached = [key for key in self._in_turn() if not self._acquire_cached(key)]
         if uncached and not self._taken_bytes:
+            self._disk_reads += 1
             self._task = self._loop.create_task(self._acquire_from_disk(uncached))
             self._task.add_done_callback(partial(self._reply.guard, self._on_task_done))
         else:
@@ -186,7 +188,9 @@ class PendingShareFetch:
                 return True
             if batches is None:
                 return False
-            if not batches or self._take(key, found, start, batches):
+            if not batches:
+                found.drop_missing()
+            elif self._take(key, found, start, batches):
                 return True
         return True
 
@@ -255,7 +259,12 @@ class PendingShareFetch:
         self._task = None
         if not task.cancelled():
             task.result()
-            if not self._is_over:
+            if self._is_over:
+                return
+            # What was read may have gone to others, and messages of other partitions have come.
+            if not self._taken_bytes and not self._has_failed and self._disk_reads < TRIES_MAX:
+                self._attempt()
+            else:
                 self._answer_or_wait()
 
     # --- waiting

@@ -1,88 +1,25 @@
 """Share groups over sockets: members, sessions, acquired and acknowledged messages."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
 
 from adapters.kafka.errors import ErrorCode
-from gateway.clock import ManualClock
-from gateway.groups.model import GroupName
-from gateway.model import TopicName
-from gateway.shares.group_configs import DELIVERIES, LOCK_MS, OFFSET_RESET
-from tests.adapters.kafka.codecs import kio_codec
-from tests.adapters.kafka.running_adapter import Live, produce, running
-from tests.support.batches import sample_batch
-from tests.support.kafka_wire import produce_errors
+from gateway.shares.group_configs import DELIVERIES, LOCK_MS
+from tests.adapters.kafka.running_adapter import running
+from tests.adapters.kafka.shares.share_shop import ORDERS, shop
 from tests.support.share_groups import (
     ACCEPT,
-    ALTER_OFFSETS,
-    DELETE_OFFSETS,
     DESCRIBE,
-    DESCRIBE_OFFSETS,
     REJECT,
     RELEASE,
     RENEW,
     ShareMember,
     acquired,
     codes,
-    part_of,
 )
 from tests.support.waiting import turns, until
-
-ORDERS = TopicName("default", "orders")
-GROUP = GroupName("default", "g")
-
-
-class Shop:
-    """A node with the topic ``orders``, and a member of the group ``g`` that reads it."""
-
-    def __init__(self, live: Live, member: ShareMember) -> None:
-        self.live = live
-        self.member = member
-
-    @property
-    def topic_id(self) -> UUID:
-        return self.live.kernel.topics.get(ORDERS).uuid
-
-    @property
-    def clock(self) -> ManualClock:
-        clock = self.live.kernel.clock
-        assert isinstance(clock, ManualClock)
-        return clock
-
-    def part(self, number: int = 0) -> tuple[UUID, int]:
-        return self.topic_id, number
-
-    async def append(self, count: int = 1, *, number: int = 0) -> None:
-        """Append one batch of ``count`` records."""
-        client = await self.live.client()
-        client.send(produce(1, sample_batch(count=count), number=number))
-        assert produce_errors((await client.answer())[1])[0][0] == 0
-
-    async def second(self, member_id: str = "n") -> ShareMember:
-        member = ShareMember(await self.live.client(), member_id=member_id)
-        await member.beat("orders")
-        return member
-
-    def floor(self, number: int = 0) -> int:
-        queue = self.live.kernel.queues.find(ORDERS, "g")
-        assert queue is not None
-        return queue.lanes[number].lane.floor
-
-
-@asynccontextmanager
-async def shop(tmp_path: Path, **configs: str) -> AsyncIterator[Shop]:
-    async with running(tmp_path, has_groups=True, partitions=1) as live:
-        values = {OFFSET_RESET: "earliest", **configs}
-        await live.adapter.node.shares.alter_configs(GROUP, values)
-        member = ShareMember(await live.client())
-        answer = await member.beat("orders")
-        assert answer.error_code.value == 0
-        yield Shop(live, member)
 
 
 async def test_a_member_gets_the_partitions_of_its_topics(tmp_path: Path) -> None:
@@ -365,48 +302,3 @@ async def test_sessions_are_bounded(tmp_path: Path) -> None:
         refused = await second.fetch({part: []})
 
         assert refused.error_code.value == ErrorCode.SHARE_SESSION_LIMIT_REACHED
-
-
-async def test_offsets_are_described_altered_and_deleted(tmp_path: Path) -> None:
-    async with shop(tmp_path) as one:
-        await one.append(5)
-        member = one.member
-        await member.fetch({one.part(): []})
-        await member.acknowledge({one.part(): [(0, 1, [ACCEPT])]})
-
-        assert await _described(member, one) == [(0, 2, 3)]
-        assert (await _alter(member, 4)).error_code.value == ErrorCode.NON_EMPTY_GROUP
-        await member.beat(epoch=-1)
-        altered = await _alter(member, 4)
-        assert altered.responses[0].partitions[0].error_code.value == 0
-        assert await _described(member, one) == [(0, 4, 1)]
-        kind = kio_codec.request_class(DELETE_OFFSETS, 0)
-        named = part_of(kind, "DeleteShareGroupOffsetsRequestTopic")(topic_name="orders")
-        deleted = await member.call(DELETE_OFFSETS, 0, group_id="g", topics=(named,))
-        assert deleted.responses[0].error_code.value == 0
-        assert await _described(member, one) == []
-
-
-async def _described(member: ShareMember, one: Shop) -> list[tuple[int, int, int]]:
-    kind = kio_codec.request_class(DESCRIBE_OFFSETS, 1)
-    group = part_of(kind, "DescribeShareGroupOffsetsRequestGroup")(group_id="g", topics=None)
-    answer = await member.call(DESCRIBE_OFFSETS, 1, groups=(group,))
-    [described] = answer.groups
-    assert described.error_code.value == 0
-    assert all(topic.topic_id == one.topic_id for topic in described.topics)
-    return [
-        (part.partition_index, part.start_offset, part.lag)
-        for topic in described.topics
-        for part in topic.partitions
-    ]
-
-
-async def _alter(member: ShareMember, offset: int) -> Any:
-    kind = kio_codec.request_class(ALTER_OFFSETS, 0)
-    partition = part_of(kind, "AlterShareGroupOffsetsRequestPartition")(
-        partition_index=0, start_offset=offset
-    )
-    topic = part_of(kind, "AlterShareGroupOffsetsRequestTopic")(
-        topic_name="orders", partitions=(partition,)
-    )
-    return await member.call(ALTER_OFFSETS, 0, group_id="g", topics=(topic,))

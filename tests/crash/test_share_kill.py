@@ -1,0 +1,101 @@
+"""kill -9 of a node under share consumers of Apache Kafka's Java client.
+
+What a consumer was told is acknowledged is delivered no more; all the rest is delivered again.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import Producer
+
+from gateway.testing.process import Program
+from tests.support.gateway import Gateway
+from tests.support.toolchain import java_classpath
+from tests.support.topics import create_topic
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.crash, pytest.mark.java]
+
+MESSAGES: Final = 3_000
+LOOK_AGAIN_S: Final = 0.2
+DONE_S_MAX: Final = 300
+KILLS: Final = 2
+TOOL: Final = "org.apache.kafka.tools.VerifiableShareConsumer"
+
+
+class Consumer:
+    """A consumer that says what it gets, and what is acknowledged."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        options = ["java", "-XX:TieredStopAtLevel=1", "-cp", java_classpath(), TOOL]
+        self.program = Program(
+            [*options, "--bootstrap-server", bootstrap, "--topic", topic, "--group-id", "g",
+             "--acknowledgement-mode", "sync", "--offset-reset-strategy", "earliest",
+             "--verbose"],
+            merge_errors=False,
+        )  # fmt: skip
+
+    def events(self) -> list[dict[str, Any]]:
+        lines = list(self.program.lines)
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def received(events: Sequence[dict[str, Any]]) -> list[int]:
+    return [one["offset"] for one in events if one["name"] == "record_data"]
+
+
+def acknowledged(events: Sequence[dict[str, Any]]) -> set[int]:
+    return {
+        offset
+        for one in events
+        if one["name"] == "offsets_acknowledged" and one["success"]
+        for part in one["partitions"]
+        for offset in part["offsets"]
+    }
+
+
+def test_acknowledged_records_do_not_come_again_after_kills(tmp_path: Path) -> None:
+    with Gateway(tmp_path / "data") as gateway:
+        topic = create_topic(gateway.bootstrap, partitions=1)
+        consumer = Consumer(gateway.bootstrap, topic)
+        try:
+            _run(gateway, consumer, topic)
+        finally:
+            consumer.program.kill()
+
+
+def _run(gateway: Gateway, consumer: Consumer, topic: str) -> None:
+    for kill in range(KILLS):
+        _produce(gateway.bootstrap, topic, MESSAGES)
+        # Locks of what it has not acknowledged yet are lost with the node.
+        enough = kill * MESSAGES + MESSAGES // 3
+        wait_until(
+            lambda enough=enough: len(acknowledged(consumer.events())) >= enough,
+            within_s=DONE_S_MAX,
+            every_s=LOOK_AGAIN_S,
+            what="some is acknowledged",
+        )
+        gateway.kill()
+        events = consumer.events()
+        done = acknowledged(events)
+        gateway.start()
+        wait_until(
+            lambda kill=kill: len(acknowledged(consumer.events())) >= (kill + 1) * MESSAGES,
+            within_s=DONE_S_MAX,
+            every_s=LOOK_AGAIN_S,
+            what="all is acknowledged",
+        )
+        again = set(received(consumer.events()[len(events) :]))
+        assert not again & done
+    assert set(received(consumer.events())) == set(range(KILLS * MESSAGES))
+
+
+def _produce(bootstrap: str, topic: str, count: int) -> None:
+    # Small batches, so that a fetch gets some of the messages and not all.
+    producer = Producer({"bootstrap.servers": bootstrap, "batch.num.messages": 20})
+    for number in range(count):
+        producer.produce(topic, str(number))
+    assert producer.flush(60) == 0
