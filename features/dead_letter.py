@@ -47,7 +47,7 @@ KAFKA: Final = "kafka"
 """Protocol whose dead letters have the headers of KIP-1191."""
 
 _KAFKA_MESSAGES: Final = {
-    "attempts": "Offset delivery count exceeded the threshold.",
+    "delivery_limit": "Offset delivery count exceeded the threshold.",
     "rejected": "Offset rejected by client.",
 }
 

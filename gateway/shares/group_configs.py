@@ -148,7 +148,7 @@ def settings_of(configs: Mapping[str, str]) -> ShareSettings:
     return ShareSettings(
         QueueSettings(
             lease_ms=int(value(LOCK_MS)),
-            attempts_max=int(value(DELIVERIES)),
+            delivery_limit=int(value(DELIVERIES)) - 1,  # of failed ones that are allowed
             in_flight_max=int(value(LOCKS)),
             dead_letter_topic=value(DEAD_LETTERS),
         ),

@@ -139,7 +139,7 @@ class SharePartition:
 
         ``batch_ends``: the last offset of each batch. ``records_max`` is exceeded to the end of a
         batch unless ``is_exact``. Empty when other messages go first by now, or when those that
-        went first had used up their deliveries; ``next_offset`` says what goes next.
+        went first are dead; ``next_offset`` says what goes next.
         """
         count = self._count(start, batch_ends, records_max, is_exact=is_exact)
         if not count:
@@ -170,8 +170,9 @@ class SharePartition:
             if end > ready[-1]:
                 ready = [at for at in lane.ready(records_max + end - ready[-1]) if at <= end]
         count = 0
-        isolated_from = max(ISOLATED_FROM_MIN, -(-self.queue.settings.attempts_max // 2))
-        has_returned = lane.returned_count > 0
+        limit = self.queue.settings.delivery_limit + 1
+        isolated_from = max(ISOLATED_FROM_MIN, -(-limit // 2))
+        has_returned = lane.returned_count > 0 and limit > 0
         for at in ready:
             if not start <= at <= batch_ends[-1]:
                 break
