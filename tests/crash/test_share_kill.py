@@ -71,26 +71,24 @@ def _run(gateway: Gateway, consumer: Consumer, topic: str) -> None:
     for kill in range(KILLS):
         _produce(gateway.bootstrap, topic, MESSAGES)
         # Locks of what it has not acknowledged yet are lost with the node.
-        enough = kill * MESSAGES + MESSAGES // 3
-        wait_until(
-            lambda enough=enough: len(acknowledged(consumer.events())) >= enough,
-            within_s=DONE_S_MAX,
-            every_s=LOOK_AGAIN_S,
-            what="some is acknowledged",
-        )
+        _wait_for_acknowledged(consumer, kill * MESSAGES + MESSAGES // 3)
         gateway.kill()
         events = consumer.events()
         done = acknowledged(events)
         gateway.start()
-        wait_until(
-            lambda kill=kill: len(acknowledged(consumer.events())) >= (kill + 1) * MESSAGES,
-            within_s=DONE_S_MAX,
-            every_s=LOOK_AGAIN_S,
-            what="all is acknowledged",
-        )
+        _wait_for_acknowledged(consumer, (kill + 1) * MESSAGES)
         again = set(received(consumer.events()[len(events) :]))
         assert not again & done
     assert set(received(consumer.events())) == set(range(KILLS * MESSAGES))
+
+
+def _wait_for_acknowledged(consumer: Consumer, count: int) -> None:
+    wait_until(
+        lambda: len(acknowledged(consumer.events())) >= count,
+        within_s=DONE_S_MAX,
+        every_s=LOOK_AGAIN_S,
+        what=f"{count} records are acknowledged",
+    )
 
 
 def _produce(bootstrap: str, topic: str, count: int) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from kafka.protocol.consumer import (
     JoinGroupRequest,
@@ -19,6 +19,7 @@ from gateway.config.transactions import TransactionsConfig
 from gateway.groups.cursors import CursorManager
 from gateway.groups.manager import GroupManager
 from gateway.groups.model import GroupName, GroupState
+from gateway.shares.manager import ShareGroups
 from gateway.transactions.coordinator import TransactionCoordinator
 from tests.adapters.kafka.codecs import kio_codec
 from tests.adapters.kafka.handlers.handler_fixture import Rig, request_class_of
@@ -48,7 +49,12 @@ class GroupRig:
             TransactionsConfig(),
             node.producer_ids,
         )
-        rig.node = replace(node, groups=groups, cursors=cursors, transactions=transactions)
+        shares = ShareGroups(
+            groups, cursors, cast("Any", None), node.topics, node.broker, node.clock
+        )
+        rig.node = replace(
+            node, groups=groups, cursors=cursors, transactions=transactions, shares=shares
+        )
         rig.session = rig.login("admin")
         rig.session.client_id = "app"
         return cls(rig)

@@ -11,9 +11,12 @@ from kafka.protocol.admin import (
 
 from adapters.kafka.errors import ErrorCode
 from gateway.auth.ports import Operation
-from tests.adapters.kafka.handlers.handler_fixture import NODE_ID, Rig
+from gateway.groups.model import GroupName
+from gateway.shares.group_configs import LOCK_MS
+from tests.adapters.kafka.handlers.group_fixture import GroupRig
+from tests.adapters.kafka.handlers.handler_fixture import NODE_ID, Rig, done_of
 
-TOPIC, BROKER, LOGGER, METRICS = 2, 4, 8, 16
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 Described: TypeAlias = DescribeConfigsRequest.DescribeConfigsResource
 Altered: TypeAlias = AlterConfigsRequest.AlterConfigsResource
@@ -319,8 +322,11 @@ async def test_changing_needs_the_right(rig: Rig) -> None:
     assert code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-async def test_config_resources_are_topics_and_brokers(rig: Rig) -> None:
+async def test_config_resources_are_topics_brokers_and_groups(rig: Rig) -> None:
     await rig.topic("t")
+    await GroupRig.open(rig)
+    configs, name = rig.node.shares.configs, GroupName("default", "g")
+    await done_of(lambda on_done: configs.put(name, {LOCK_MS: "1000"}, on_done))
 
     everything = await rig.ask("list_config_resources", 1, resource_types=[])
     brokers = await rig.ask("list_config_resources", 1, resource_types=[BROKER])
@@ -330,7 +336,7 @@ async def test_config_resources_are_topics_and_brokers(rig: Rig) -> None:
     def pairs(answer: Any) -> set[tuple[str, int]]:
         return {(r.resource_name, r.resource_type) for r in answer.config_resources}
 
-    assert pairs(everything) == {("t", TOPIC), (str(NODE_ID), BROKER)}
+    assert pairs(everything) == {("t", TOPIC), (str(NODE_ID), BROKER), ("g", GROUP)}
     assert pairs(brokers) == {(str(NODE_ID), BROKER)}
     assert (metrics.config_resources, metrics.error_code.value) == ((), ErrorCode.NONE)
     assert unknown.error_code.value == ErrorCode.UNSUPPORTED_VERSION

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from gateway.clock import ManualClock
@@ -38,7 +39,7 @@ class Shop:
     def part(self, number: int = 0) -> tuple[UUID, int]:
         return self.topic_id, number
 
-    async def append(self, count: int = 1, *, number: int = 0, **batch: int) -> None:
+    async def append(self, count: int = 1, *, number: int = 0, **batch: Any) -> None:
         """Append one batch of ``count`` records."""
         client = await self.live.client()
         client.send(produce(1, sample_batch(count=count, **batch), number=number))
