@@ -48,7 +48,7 @@ class Broker:
         self.clock = clock
         self.config = config
         self.holders = RetentionHolds(storage)
-        self.hold_renewals = self.holders.renewals
+        self.memory = self.holders.memory
         self.writer = Writer(storage, clock, config, self.holders)
         self.append_queue: AppendQueue = self.writer
         """Appends that are not durable yet; who appends waits while it is saturated."""
@@ -56,7 +56,7 @@ class Broker:
         """Partitions with open transactions."""
         self.reader = Reader(storage)
         self.stored = self.reader.stored
-        # As they are stored, see ``Reader``: for readers that care for transactions themselves.
+        # As they are stored: for readers that care for transactions themselves.
         self.read_stored = self.reader.read_stored
         self.read_stored_disk = self.reader.read_stored_disk
         self.read_uncommitted = self.reader.read_uncommitted
@@ -66,7 +66,6 @@ class Broker:
         """Limits of partitions whose queues refuse publishers when they are full, by id."""
         self.before_delete: list[Callable[[Topic], None]] = []
         """Called with a topic that is about to be deleted, while it can still be written."""
-        self.trim: Callable[[Partition], None] = _keep_all  # of partitions in memory
         self.placement = placement
         self.shards = ShardLifecycle(placement, self.after_pending)
         self.shards.on_open.append(self._serve_loaded)
@@ -107,8 +106,7 @@ class Broker:
         Errors: ``TopicNotFound`` for an unknown number, ``NotLeader`` for another node's.
         """
         if not 0 <= number < len(topic.partitions):
-            msg = f"topic {topic.name.name!r} has no partition {number}"
-            raise TopicNotFound(msg)
+            raise TopicNotFound(f"topic {topic.name.name!r} has no partition {number}")
         partition: Partition | None = topic.partitions[number]
         return partition or self._materialise(topic, number)
 
@@ -395,10 +393,6 @@ class Broker:
     def delete(self, partition_ids: Sequence[int], on_done: OnDone) -> None:
         """Delete the partitions of a removed topic from the storage."""
         self.storage.delete(partition_ids, on_done)
-
-
-def _keep_all(_partition: Partition) -> None:
-    """Leave it to retention."""
 
 
 def _end_waiters(partition: Partition) -> None:

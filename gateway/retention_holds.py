@@ -8,11 +8,12 @@ retention and compaction begin. The bytes that holds may keep are bounded by the
 Loop only.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from gateway.errors import Overloaded, PolicyViolation
+from gateway.memory_hooks import MemoryHooks
 from gateway.partition import Partition
 from gateway.storage import StorageAdapter
 
@@ -59,8 +60,7 @@ class RetentionHolds:
         self._rooms: dict[int, _Room] = {}
         self._appended_bytes: dict[int, int] = {}
         self.refusals = 0
-        self.renewals: list[Callable[[Partition], None]] = []
-        """Callbacks that move the holds of a partition to where its holders are now."""
+        self.memory = MemoryHooks()
 
     def __len__(self) -> int:
         return sum(map(len, self._holds.values()))
@@ -93,11 +93,6 @@ class RetentionHolds:
         for partition_id in partition_ids:
             for table in (self._holds, self.stopped, self._rooms, self._appended_bytes):
                 table.pop(partition_id, None)
-
-    def renew(self, partition: Partition) -> None:
-        """Let holders report where they are; otherwise they do once in a while."""
-        for renewal in self.renewals:
-            renewal(partition)
 
     # --- for retention and compaction
 
@@ -135,6 +130,8 @@ class RetentionHolds:
     def check_room(self, partition: Partition, size_bytes: int) -> None:
         """Raise ``PolicyViolation`` when holders keep more of the partition than they may.
 
+        Of a partition in memory ``Overloaded``: that bound is small, and producers try again.
+
         With ``cleanup.policy=queue`` that is about all that is not settled, else about what
         retention would have removed. ``size_bytes`` are about to be appended; what was found
         holds for some bytes, so that not every append looks.
@@ -163,7 +160,7 @@ class RetentionHolds:
             or (room.is_over and settings.in_memory)
         ):
             if settings.in_memory:  # its bound is small, and holds move once a second
-                self.renew(partition)
+                self.memory.renew_holds(partition)
                 lowest = max(self.lowest(partition_id) or lowest, partition.log_start_offset)
             room = self._look(partition, lowest, wanted)
             appended_bytes = size_bytes
@@ -175,6 +172,8 @@ class RetentionHolds:
                 f"more than hold.bytes.max, {settings.hold_bytes_max} bytes, of "
                 f"{partition.topic.name.name}-{partition.number} wait to be settled: {names}"
             )
+            if settings.in_memory:
+                raise Overloaded(msg.replace("hold.bytes.max", "memory.bytes.max"))
             raise PolicyViolation(msg)
 
     def _look(self, partition: Partition, lowest: int, wanted: int) -> _Room:

@@ -314,7 +314,7 @@ class QueueLane:
             _log.warning("queue holds nothing", lane=self._hold_name, error=str(error))
         self.held_offset = floor
         if not self.is_journaled:
-            self._context.broker.trim(self.partition)
+            self._context.broker.memory.trim(self.partition)
 
     @property
     def is_journaled(self) -> bool:

@@ -20,7 +20,6 @@ from gateway.futures import await_done
 from gateway.metadata.changes import Changes
 from gateway.metadata.store import MetadataStore
 from gateway.model import DEFAULT_NAMESPACE, TopicName
-from gateway.partition import Partition
 from gateway.queues.browsing import Browsed
 from gateway.queues.dead_letters import DeadLetters
 from gateway.queues.delay_changes import earlier_delays
@@ -28,6 +27,7 @@ from gateway.queues.joint_acks import JointAcks
 from gateway.queues.journal import QueueJournal
 from gateway.queues.lanes import QueueContext, QueueLane
 from gateway.queues.lease_ends import OnLapsed
+from gateway.queues.memory_queues import MemoryQueues
 from gateway.queues.model import DEFAULT_GROUP, QueueRow, QueueSettings
 from gateway.queues.pending_receives import PendingReceive, PendingReceives
 from gateway.queues.purge_offsets import PURGED, format_purged
@@ -100,7 +100,7 @@ class QueueManager:
         await manager._load()
         topics.on_changed.append(manager._on_topic_changed)
         topics.on_deleted.append(manager._on_topic_deleted)
-        broker.hold_renewals.append(manager._renew_holds)
+        MemoryQueues(context, manager._queues)
         broker.shards.register(manager._shards)
         broker.shard_calls.register(SERVICE, QueueService(context, manager._find_by_uuid))
         manager.upkeep.start()
@@ -377,12 +377,6 @@ class QueueManager:
         """Renew policies after a dead-letter topic was created or deleted."""
         for queue in self._queues.sources_of(topic.name):
             queue.renew_policy()
-
-    def _renew_holds(self, partition: Partition) -> None:
-        for queue in self._queues.of(partition.topic):
-            for lane in queue.lanes:
-                if lane.partition is partition and lane.is_open:
-                    lane.hold()
 
     # --- a start
 

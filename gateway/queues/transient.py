@@ -15,7 +15,7 @@ from gateway.queues.model import QueueRow, QueueSettings
 from gateway.topics.manager import TopicManager
 from gateway.topics.transient import TransientTopics
 
-CONFIGS: Final = {**QUEUE_TOPIC_CONFIGS, "queue.keep.ms": "0"}
+CONFIGS: Final[dict[str, str]] = {**QUEUE_TOPIC_CONFIGS, "queue.keep.ms": "0"}
 
 
 class TransientQueues:

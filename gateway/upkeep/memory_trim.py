@@ -4,6 +4,7 @@ Retention looks at all topics now and then; memory cannot wait for it.
 """
 
 import asyncio
+from typing import Final
 
 import structlog
 
@@ -11,6 +12,8 @@ from gateway.broker import Broker
 from gateway.errors import GatewayError, StorageUnavailable
 from gateway.partition import Partition
 from gateway.topics.manager import TopicManager
+
+FULL_QUARTERS: Final = 3  # of the bound; above it transient queues drop messages
 
 _log = structlog.get_logger()
 
@@ -23,7 +26,7 @@ class MemoryTrim:
         self._topics = topics
         self._loop = asyncio.get_running_loop()
         self._due: set[int] = set()
-        broker.trim = self.trim
+        broker.memory.trim = self.trim
 
     def trim_soon(self, partition_id: int) -> None:
         """Trim a partition when the append that made it grow has begun."""
@@ -42,12 +45,22 @@ class MemoryTrim:
             except GatewayError as error:  # deleted meanwhile, or another node's
                 _log.debug("not trimmed", partition=partition_id, error=str(error))
 
+    def _make_room(self, partition: Partition) -> None:
+        """Let queues that are nearly full drop their oldest messages."""
+        partition_id = partition.partition_id
+        bytes_max = partition.topic.settings.hold_bytes_max * FULL_QUARTERS // 4
+        storage = self._broker.storage
+        if partition.topic.is_transient and storage.size_bytes(partition_id) > bytes_max:
+            offset = storage.offset_for_size(partition_id, bytes_max)
+            self._broker.memory.drop_oldest(partition, offset)
+
     def trim(self, partition: Partition) -> None:
         """Remove the messages that queues have settled, or the oldest beyond the bound."""
         settings = partition.topic.settings
         holders = self._broker.holders
         partition_id = partition.partition_id
-        holders.renew(partition)
+        self._make_room(partition)
+        holders.memory.renew_holds(partition)
         offset = 0
         if settings.is_queue and not settings.queue_keep_ms:
             offset = holders.settled(partition_id) or 0

@@ -12,7 +12,7 @@ from gateway.errors import (
     InvalidConfig,
     InvalidRecord,
     OffsetOutOfRange,
-    PolicyViolation,
+    Overloaded,
     StorageUnavailable,
 )
 from gateway.memory_topics import open_memory, start_broker
@@ -135,7 +135,7 @@ async def test_a_queue_in_memory_refuses_above_its_bound_and_takes_again(
     house.broker.hold_retention(partition.partition_id, "queue:g", HolderKind.QUEUE, 0)
     value = bytes(128 * KIB)
 
-    with pytest.raises(PolicyViolation):
+    with pytest.raises(Overloaded, match=r"memory.bytes.max, 1048576"):
         await house.send(partition, *[value] * 40)
     count = partition.high_watermark
     assert 7 <= count <= 11
@@ -143,7 +143,7 @@ async def test_a_queue_in_memory_refuses_above_its_bound_and_takes_again(
     def settle(of: Partition) -> None:
         house.broker.hold_retention(of.partition_id, "queue:g", HolderKind.QUEUE, count - 1)
 
-    house.broker.holders.renewals.append(settle)
+    house.broker.memory.renew_holds = settle
     await house.send(partition, value)
     assert partition.high_watermark == count + 1
 

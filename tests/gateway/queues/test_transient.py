@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from features.queue.lane import Lane
-from gateway.errors import PolicyViolation, TopicExists
+from gateway.errors import Overloaded, PolicyViolation, TopicExists
 from gateway.model import TopicName
 from gateway.partition import Partition
 from gateway.queues.lanes import QueueLane
 from gateway.queues.manager import Queue
-from gateway.queues.model import Outcome, QueueSettings
-from gateway.queues.transient import TransientQueues
+from gateway.queues.model import Outcome, Overflow, QueueSettings
+from gateway.queues.transient import CONFIGS, TransientQueues
 from gateway.topics.index import Topic
 from tests.gateway.queues.queue_node import World, running, settle, take, values
 from tests.support.waiting import turns
@@ -108,6 +108,53 @@ async def test_settled_messages_leave_memory(world: World) -> None:
 
     await world.turn()
     assert world.split.memory_used_bytes < MIB
+
+
+async def test_the_oldest_of_a_full_queue_go_and_publishers_are_not_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CONFIGS, "memory.bytes.max", str(MIB))
+    queue = transient(world)()
+
+    for number in range(40):
+        await world.send(queue, bytes([number]) * (128 * 1024))
+    await world.turn()
+
+    left = values(await take(queue, 40, bytes_max=1 << 30))
+    assert left == [bytes([number]) * (128 * 1024) for number in range(40 - len(left), 40)]
+    assert 4 <= len(left) <= 9
+    assert world.queues.counters.dropped == 40 - len(left)
+    assert world.split.memory_used_bytes < 2 * MIB
+
+
+async def test_a_full_queue_moves_its_oldest_to_the_dead_letters(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CONFIGS, "memory.bytes.max", str(MIB))
+    dead = await world.queue("dead")
+    queue = transient(world)(dead_letter_topic="dead")
+
+    for number in range(40):
+        await world.send(queue, bytes([number]) * (128 * 1024))
+    await world.until(lambda: queue.counts().ready + dead.counts().ready == 40)
+
+    assert dead.counts().ready >= 31
+    assert values(await take(dead, 1)) == [bytes(128 * 1024)]
+
+
+async def test_a_full_queue_refuses_where_it_is_made_so(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CONFIGS, "memory.bytes.max", str(MIB))
+    queue = transient(world)(overflow=Overflow.REJECT_PUBLISH, length_bytes_max=100 * MIB)
+
+    async def fill() -> None:
+        for _ in range(40):
+            await world.send(queue, bytes(128 * 1024))
+
+    with pytest.raises(Overloaded):
+        await fill()
+    assert queue.counts().ready >= 7
 
 
 async def test_dead_letters_go_to_the_log_and_come_from_it(world: World) -> None:

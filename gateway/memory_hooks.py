@@ -1,0 +1,25 @@
+"""Callbacks around partitions in memory: their bounds are small, and cannot wait for upkeep."""
+
+from collections.abc import Callable
+
+from gateway.partition import Partition
+
+
+class MemoryHooks:
+    """See the module. By default each does nothing, for nodes without memory beside the log."""
+
+    def __init__(self) -> None:
+        self.renew_holds: Callable[[Partition], None] = _leave
+        """Moves the holds of a partition to where its queues are now."""
+        self.trim: Callable[[Partition], None] = _leave
+        """Removes from a partition what its queues have settled."""
+        self.drop_oldest: Callable[[Partition, int], None] = _leave_all
+        """Drops the ready messages of transient queues below an offset."""
+
+
+def _leave(_partition: Partition) -> None:
+    """Leave a partition as it is."""
+
+
+def _leave_all(_partition: Partition, _offset: int) -> None:
+    """Leave all messages."""
