@@ -31,7 +31,7 @@ from struct import error as StructError  # noqa: N812 - it is a class
 from typing import Final, NamedTuple
 
 from features.queue.model import ContiguousTake, Effects
-from features.queue.retrying import Ending
+from features.queue.retrying import DeliveryEnd
 from gateway.errors import CorruptBatch
 
 MESSAGES_MAX: Final = 1 << 22
@@ -60,7 +60,7 @@ KIND_SEEK: Final = 7
 KIND_SNAPSHOT: Final = 8
 KIND_SPARED: Final = 9
 
-_ENDINGS: Final = {ending.value: ending for ending in Ending}
+_ENDINGS: Final = {ending.value: ending for ending in DeliveryEnd}
 
 Ranges = list[range]
 
@@ -107,7 +107,7 @@ class Done(NamedTuple):
 class Return(NamedTuple):
     """See the layout."""
 
-    ending: Ending
+    ending: DeliveryEnd
     due_unix_ms: int
     offsets: Ranges
 
@@ -186,7 +186,7 @@ def entry_of(effects: Effects) -> bytes | None:
     return b"".join(parts) if parts else None
 
 
-def encode_return(offsets: Sequence[int], due_unix_ms: int, ending: Ending) -> bytes:
+def encode_return(offsets: Sequence[int], due_unix_ms: int, ending: DeliveryEnd) -> bytes:
     """Return a change of kind return."""
     return _RETURN.pack(KIND_RETURN, ending.value, due_unix_ms) + encode_offsets(offsets)
 

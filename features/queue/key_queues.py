@@ -170,12 +170,13 @@ class KeyQueues:
         if not self.is_ordered or key is None or not self._locks.is_locked(key):
             return None
         items = self._items
-        return min(
+        offsets = (
             at
             for flight in self._locks.holders(key)
             for at in flight.offsets
             if items.get(at) is flight
         )
+        return min(offsets, default=None)  # none while the last ones of the key are settled
 
     def first_back(self, key_queue: KeyQueue) -> Requeued | None:
         """Return the lowest requeued message; a delayed one only if later ones must wait for it.

@@ -32,7 +32,7 @@ from features.queue.model import (
 from features.queue.range_settling import are_held, held_by, settle_ranges
 from features.queue.rejecting import reject_ready
 from features.queue.requeueing import Requeueing
-from features.queue.retrying import Ending
+from features.queue.retrying import DeliveryEnd
 from features.queue.selecting import SelectedTake
 from features.queue.states import Moving, Requeued
 from features.queue.ticking import do_due
@@ -159,7 +159,7 @@ class Lane(LaneState):
         return counts, requeueing.effects
 
     def release(
-        self, ids: Ids, *, delay_ms: int, now: int, ending: Ending = Ending.FAILED
+        self, ids: Ids, *, delay_ms: int, now: int, ending: DeliveryEnd = DeliveryEnd.FAILED
     ) -> tuple[list[Result], Effects]:
         """Requeue messages before their lease is over, visible at once or later."""
         self._now_unix_ms = now
@@ -233,7 +233,9 @@ class Lane(LaneState):
         """Undo ``ack`` after its entry was not stored: leases go on. Old keys are not known."""
         self._acking.put_back(ids, self._now_unix_ms)
 
-    def end_holder(self, holder: int, now: int, ending: Ending = Ending.FAILED) -> Effects:
+    def end_holder(
+        self, holder: int, now: int, ending: DeliveryEnd = DeliveryEnd.FAILED
+    ) -> Effects:
         """Requeue all messages of a holder, whose connection has ended."""
         self._now_unix_ms = now
         requeueing = self._requeueing()

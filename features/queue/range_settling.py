@@ -11,14 +11,14 @@ from features.queue.acking import Acking
 from features.queue.model import HeldRange, Outcome, SettledRange
 from features.queue.open_messages import OpenMessages
 from features.queue.requeueing import Requeueing
-from features.queue.retrying import Ending
+from features.queue.retrying import DeliveryEnd
 from features.queue.states import Flight
 from features.ranges import contiguous_ranges
 
 ENDING_OF: Final = {
-    Outcome.RELEASE: Ending.FAILED,
-    Outcome.REQUEUE: Ending.SPARED,
-    Outcome.RETURN: Ending.UNSEEN,
+    Outcome.RELEASE: DeliveryEnd.FAILED,
+    Outcome.REQUEUE: DeliveryEnd.SPARED,
+    Outcome.RETURN: DeliveryEnd.UNSEEN,
 }
 
 

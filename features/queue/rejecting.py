@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from features.queue import journal
 from features.queue.model import AT_ONCE, Dead, Effects, Policy
 from features.queue.open_messages import OPEN_PER_IN_FLIGHT, OpenMessages
-from features.queue.retrying import Ending
+from features.queue.retrying import DeliveryEnd
 from features.queue.states import NO_TIME, Requeued
 from features.queue.taking_out import take_out
 from features.queue.unread_ranges import UnreadRanges
@@ -73,4 +73,4 @@ def _entry(fresh: Fresh, opened: list[int], unread: UnreadRanges, now_unix_ms: i
     took = journal.encode_take(
         is_held=False, due_unix_ms=now_unix_ms, next_offset=unread.next_offset, groups=groups
     )
-    return took + journal.encode_return(opened, AT_ONCE, Ending.UNSEEN)
+    return took + journal.encode_return(opened, AT_ONCE, DeliveryEnd.UNSEEN)

@@ -11,7 +11,7 @@ from features.queue import journal
 from features.queue.acking import Ids
 from features.queue.model import AT_ONCE, DELIVERY_LIMIT, Dead, Effects, Policy, Result
 from features.queue.open_messages import OpenMessages
-from features.queue.retrying import Ending, is_beyond_limit, retry_delay_ms
+from features.queue.retrying import DeliveryEnd, is_beyond_limit, retry_delay_ms
 from features.queue.states import Flight, Moving, Requeued
 
 ByFlight = dict[Flight, list[int]]
@@ -33,7 +33,7 @@ class Requeueing:
         written = self.effects.journal
         self.effects.journal = change if written is None else written + change
 
-    def release(self, ids: Ids, due_unix_ms: int, ending: Ending) -> list[Result]:
+    def release(self, ids: Ids, due_unix_ms: int, ending: DeliveryEnd) -> list[Result]:
         """Requeue messages in flight; return what became of each id."""
         results: list[Result] = []
         by_flight: ByFlight = {}
@@ -58,21 +58,21 @@ class Requeueing:
                 self.kill(flight, [offset], attempt, reason)
         return results
 
-    def end_holder(self, holder: int, ending: Ending) -> None:
+    def end_holder(self, holder: int, ending: DeliveryEnd) -> None:
         """Requeue all that a holder has.
 
         Written only where the attempt does not count as failed, or there is a delay to be kept.
         """
         messages = self._open
         flights = {flight: messages.members(flight) for flight in messages.flights_of(holder)}
-        if ending is not Ending.FAILED or self._policy.retry_delay_ms:
+        if ending is not DeliveryEnd.FAILED or self._policy.retry_delay_ms:
             self.requeue(flights, AT_ONCE, ending)
             return
         for flight, offsets in flights.items():
             self._put_back(flight, offsets, AT_ONCE, ending)
 
     def requeue(
-        self, by_flight: ByFlight, due_unix_ms: int, ending: Ending = Ending.FAILED
+        self, by_flight: ByFlight, due_unix_ms: int, ending: DeliveryEnd = DeliveryEnd.FAILED
     ) -> None:
         """Requeue messages at a receiver's request, with a journal entry.
 
@@ -92,12 +92,12 @@ class Requeueing:
 
         After a restart the same follows from the lease.
         """
-        due = self._retry_unix_ms(flight, Ending.FAILED, flight.lease_end_unix_ms)
+        due = self._retry_unix_ms(flight, DeliveryEnd.FAILED, flight.lease_end_unix_ms)
         if due <= self.now_unix_ms:
             due = AT_ONCE
-        self._put_back(flight, offsets, due, Ending.FAILED)
+        self._put_back(flight, offsets, due, DeliveryEnd.FAILED)
 
-    def _retry_unix_ms(self, flight: Flight, ending: Ending, from_unix_ms: int) -> int:
+    def _retry_unix_ms(self, flight: Flight, ending: DeliveryEnd, from_unix_ms: int) -> int:
         """Return the time at which messages of a flight are visible again."""
         policy = self._policy
         if not policy.retry_delay_ms:
@@ -107,7 +107,7 @@ class Requeueing:
         return from_unix_ms + delay_ms if delay_ms else AT_ONCE
 
     def _put_back(
-        self, flight: Flight, offsets: list[int], due_unix_ms: int, ending: Ending
+        self, flight: Flight, offsets: list[int], due_unix_ms: int, ending: DeliveryEnd
     ) -> bool:
         """Requeue messages without a journal entry; False when they are dead instead."""
         attempts = ending.attempts(flight.attempt)
@@ -136,7 +136,7 @@ class Requeueing:
                 messages.requeue(back, AT_ONCE)
                 revived.append(offset)
         if revived:
-            self.add_journal(journal.encode_return(revived, AT_ONCE, Ending.FAILED))
+            self.add_journal(journal.encode_return(revived, AT_ONCE, DeliveryEnd.FAILED))
             self.effects.wake = True
 
     def extend(self, wanted: Mapping[int, tuple[Flight, int]]) -> None:

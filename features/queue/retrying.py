@@ -11,7 +11,7 @@ from features.queue.model import ATTEMPTS, DELIVERY_LIMIT, NO_LIMIT, Dead, Polic
 from features.queue.states import Requeued
 
 
-class Ending(Enum):
+class DeliveryEnd(Enum):
     """End of a delivery that was not acknowledged. The value: flags in the journal."""
 
     FAILED = 0
@@ -20,11 +20,11 @@ class Ending(Enum):
 
     def attempts(self, attempt: int) -> int:
         """Return the attempts of a message after that delivery."""
-        return attempt - (self is Ending.UNSEEN)
+        return attempt - (self is DeliveryEnd.UNSEEN)
 
     def spared(self, spared: int) -> int:
         """Return the deliveries that have not failed, after that delivery."""
-        return spared + (self is Ending.SPARED)
+        return spared + (self is DeliveryEnd.SPARED)
 
 
 def is_beyond_limit(policy: Policy, failed_count: int) -> bool:
@@ -32,18 +32,20 @@ def is_beyond_limit(policy: Policy, failed_count: int) -> bool:
     return policy.delivery_limit != NO_LIMIT and failed_count > policy.delivery_limit
 
 
-def retry_delay_ms(policy: Policy, ending: Ending, attempts: int, failed_count: int) -> int:
+def retry_delay_ms(
+    policy: Policy, ending: DeliveryEnd, attempts: int, failed_count: int
+) -> int:
     """Return the delay of a message that comes back; 0 for at once.
 
     It grows with the number of its deliveries of that kind.
 
     >>> policy = Policy(retry_delay_ms=100, retry_delay_ms_max=250)
-    >>> [retry_delay_ms(policy, Ending.FAILED, count, count) for count in (1, 2, 3)]
+    >>> [retry_delay_ms(policy, DeliveryEnd.FAILED, count, count) for count in (1, 2, 3)]
     [100, 200, 250]
     """
-    if not policy.retry_delay_ms or ending is Ending.UNSEEN:
+    if not policy.retry_delay_ms or ending is DeliveryEnd.UNSEEN:
         return 0
-    has_failed = ending is Ending.FAILED
+    has_failed = ending is DeliveryEnd.FAILED
     if policy.retry_delay_on is (RetryOn.RETURNED if has_failed else RetryOn.FAILED):
         return 0
     count = failed_count if has_failed else attempts

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final, NamedTuple, cast
 
 from features.queue.model import TakenRange
-from features.queue.retrying import Ending
+from features.queue.retrying import DeliveryEnd
 from features.ranges import contiguous_ranges
 from gateway.clock import Clock
 from gateway.model import EXPIRES_AT, unix_ms_in
@@ -215,7 +215,9 @@ class DeliveryFilter:
 
     def _release(self, lane: QueueLane, ids: list[Id], delay_ms: int) -> None:
         now = self._context.clock.steady_unix_ms()
-        _, effects = lane.lane.release(ids, delay_ms=delay_ms, now=now, ending=Ending.UNSEEN)
+        _, effects = lane.lane.release(
+            ids, delay_ms=delay_ms, now=now, ending=DeliveryEnd.UNSEEN
+        )
         lane.done(effects)
 
 

@@ -15,7 +15,7 @@ from features.queue.model import Outcome as Outcome  # noqa: PLC0414 - for plug-
 from features.queue.model import Result as Result  # noqa: PLC0414
 from features.queue.model import RetryOn as RetryOn  # noqa: PLC0414
 from features.queue.model import SettledRange as SettledRange  # noqa: PLC0414
-from features.queue.retrying import Ending as Ending  # noqa: PLC0414
+from features.queue.retrying import DeliveryEnd as DeliveryEnd  # noqa: PLC0414
 from gateway.config.base import FrozenConfig
 from gateway.model import DEFAULT_GROUP as DEFAULT_GROUP  # noqa: PLC0414 - a word of queues
 from gateway.model import Record

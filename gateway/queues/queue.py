@@ -7,7 +7,7 @@ from typing import Final
 from features.fairness import Fairness
 from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Counts, Policy, SettledRange
-from features.queue.retrying import Ending
+from features.queue.retrying import DeliveryEnd
 from gateway.errors import NotLeader
 from gateway.model import Record, TopicName
 from gateway.partition import Partition
@@ -203,7 +203,7 @@ class Queue:
         """Number of waiting receives."""
         return len(self._receivers)
 
-    def end_holder(self, holder: int, *, ending: Ending = Ending.FAILED) -> None:
+    def end_holder(self, holder: int, *, ending: DeliveryEnd = DeliveryEnd.FAILED) -> None:
         """Requeue the messages that a holder has in flight, after its connection has ended."""
         now = self._context.clock.steady_unix_ms()
         for lane in self.lanes:

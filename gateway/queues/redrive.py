@@ -22,7 +22,7 @@ from uuid import uuid4
 from features.dead_letter import origin
 from features.queue.delivery import each_taken
 from features.queue.model import Effects, Result, Taken
-from features.queue.retrying import Ending
+from features.queue.retrying import DeliveryEnd
 from gateway.coalescer import ROUND_BYTES_MAX
 from gateway.errors import (
     GatewayError,
@@ -182,7 +182,7 @@ class Redrives:
             raise
         finally:
             if not source.is_gone:
-                source.end_holder(holder, ending=Ending.UNSEEN)
+                source.end_holder(holder, ending=DeliveryEnd.UNSEEN)
 
     async def _move_all(self, source: Queue, redrive: Redrive, holder: int) -> None:
         started_ms = self._context.clock.monotonic_ms()
@@ -327,7 +327,7 @@ class Redrives:
     def _give_back(self, lane: QueueLane, taken: Sequence[Taken]) -> None:
         now = self._context.clock.steady_unix_ms()
         ids = [(one.offset, one.attempt) for one in taken]
-        lane.done(lane.lane.release(ids, delay_ms=0, now=now, ending=Ending.UNSEEN)[1])
+        lane.done(lane.lane.release(ids, delay_ms=0, now=now, ending=DeliveryEnd.UNSEEN)[1])
 
 
 def _source_of(record: Record) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from features.queue.retrying import Ending
+from features.queue.retrying import DeliveryEnd
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.errors import (
@@ -166,7 +166,7 @@ class ShareGroups:
         for topic in topics:
             queue = self._queues.find(topic.name, name.name)
             if queue is not None:
-                queue.end_holder(holder, ending=Ending.UNSEEN)
+                queue.end_holder(holder, ending=DeliveryEnd.UNSEEN)
 
     def wait(self, partition: SharePartition, on_ready: OnReady) -> None:
         """Call ``on_ready`` once when the partition may have messages."""

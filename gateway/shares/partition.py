@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from features.queue.model import BY_TIME, HeldRange, Outcome, SettledRange, TakenRange
-from features.queue.retrying import Ending
+from features.queue.retrying import DeliveryEnd
 from gateway.clock import Clock
 from gateway.errors import InvalidRecordState, InvalidRequest, StorageUnavailable
 from gateway.partition import Partition
@@ -193,7 +193,9 @@ class SharePartition:
                 kept.append(one._replace(offsets=offsets))
             outside += [(at, one.attempt) for at in one.offsets if at not in inside]
         now = self._clock.steady_unix_ms()
-        _, effects = self.lane.lane.release(outside, delay_ms=0, now=now, ending=Ending.UNSEEN)
+        _, effects = self.lane.lane.release(
+            outside, delay_ms=0, now=now, ending=DeliveryEnd.UNSEEN
+        )
         self.lane.done(effects)
         return kept
 

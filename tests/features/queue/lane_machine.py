@@ -24,7 +24,7 @@ from features.queue.model import (
     SettledRange,
 )
 from features.queue.range_settling import ENDING_OF
-from features.queue.retrying import Ending
+from features.queue.retrying import DeliveryEnd
 from features.ranges import RangeSet
 from tests.features.queue.lane_model import (
     AHEAD,
@@ -283,9 +283,9 @@ class LaneMachine(RuleBasedStateMachine):
     @rule(
         places=PLACES,
         delay_ms=st.sampled_from([0, 0, 30]),
-        ending=st.sampled_from([*Ending, Ending.FAILED]),
+        ending=st.sampled_from([*DeliveryEnd, DeliveryEnd.FAILED]),
     )
-    def release(self, places: list[int], delay_ms: int, ending: Ending) -> None:
+    def release(self, places: list[int], delay_ms: int, ending: DeliveryEnd) -> None:
         ids = self.pick(places)
         due_unix_ms = self.now + delay_ms if delay_ms else AT_ONCE
         expected: list[Result] = []

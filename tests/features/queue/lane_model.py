@@ -15,7 +15,7 @@ from features.queue.model import (
     RetryOn,
     Taken,
 )
-from features.queue.retrying import Ending
+from features.queue.retrying import DeliveryEnd
 
 AHEAD, FLIGHT, BACK, DYING, DONE = "ahead", "flight", "back", "dying", "done"
 KEPT = ("state", "attempts", "spared", "first_taken_unix_ms", "due_unix_ms", "holder")
@@ -295,7 +295,7 @@ class LaneModel:
         self,
         message: Message,
         now: int,
-        ending: Ending = Ending.FAILED,
+        ending: DeliveryEnd = DeliveryEnd.FAILED,
         *,
         due_unix_ms: int = AT_ONCE,
     ) -> bool:
@@ -303,8 +303,8 @@ class LaneModel:
 
         The delay counts from ``now`` where no time is asked for.
         """
-        message.attempts -= ending is Ending.UNSEEN
-        message.spared += ending is Ending.SPARED
+        message.attempts -= ending is DeliveryEnd.UNSEEN
+        message.spared += ending is DeliveryEnd.SPARED
         if self.is_beyond_limit(message):
             message.state, message.due_unix_ms = DYING, AT_ONCE
             message.reason = "delivery_limit"
@@ -314,10 +314,10 @@ class LaneModel:
         message.due_unix_ms = due_unix_ms or (now + delay_ms if delay_ms else AT_ONCE)
         return True
 
-    def delay_ms(self, message: Message, ending: Ending) -> int:
-        if ending is Ending.UNSEEN:
+    def delay_ms(self, message: Message, ending: DeliveryEnd) -> int:
+        if ending is DeliveryEnd.UNSEEN:
             return 0
-        if ending is Ending.FAILED:
+        if ending is DeliveryEnd.FAILED:
             applies = self.retry_delay_on in {RetryOn.FAILED, RetryOn.ALL}
             count = message.attempts - message.spared
         else:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from features.queue import journal
 from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Order, Policy, Run
-from features.queue.retrying import Ending
+from features.queue.retrying import DeliveryEnd
 from gateway.errors import CorruptBatch
 from tests.features.queue.lanes import taking
 
@@ -37,7 +37,7 @@ ENTRIES = entries()
 def test_entries_have_the_bytes_that_are_documented() -> None:
     assert journal.encode_done([7]) == bytes.fromhex("02 00000001 0000000000000007 00000001")
     assert journal.encode_move(journal.KIND_PURGE, 258) == bytes.fromhex("05 0000000000000102")
-    assert journal.encode_return([1, 3, 2, 9], 5, Ending.UNSEEN) == bytes.fromhex(
+    assert journal.encode_return([1, 3, 2, 9], 5, DeliveryEnd.UNSEEN) == bytes.fromhex(
         "03 01 0000000000000005 000000020000000000000001 00000003  0000000000000009 00000001"
     )
     group = journal.encode_group(2, 1_000, b"ab", range(4, 6))

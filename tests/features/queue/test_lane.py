@@ -4,7 +4,7 @@ import pytest
 
 from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Counts, Dead, Order, Policy, Result, Run, Taken
-from features.queue.retrying import Ending
+from features.queue.retrying import DeliveryEnd
 from tests.features.queue.lanes import LEASE_MS, lane_of, take, taking, tick
 
 CONNECTION = 7
@@ -66,7 +66,7 @@ def test_end_of_a_holder_may_count_no_attempt_also_after_a_load() -> None:
     lane = lane_of(Run(0, 1, None), attempts_max=1)
     _, took = taking(lane, 2, holder=7, lease_ms=LEASE_MS, now=1)
 
-    ended = lane.end_holder(7, 2, Ending.UNSEEN)
+    ended = lane.end_holder(7, 2, DeliveryEnd.UNSEEN)
 
     again = Lane(lane.policy, 0)
     for effects in (took, ended):
@@ -170,7 +170,7 @@ def test_attempt_that_does_not_count_is_not_counted() -> None:
     lane = lane_of(Run(0, 0, None), attempts_max=1)
     take(lane, 1)
 
-    _, effects = lane.release([(0, 1)], delay_ms=0, now=1, ending=Ending.UNSEEN)
+    _, effects = lane.release([(0, 1)], delay_ms=0, now=1, ending=DeliveryEnd.UNSEEN)
     taken, _ = taking(lane, 1, holder=BY_TIME, lease_ms=1, now=2)
 
     assert effects.dead == []

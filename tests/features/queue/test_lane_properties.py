@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 
 from features.queue.model import BY_TIME, Order, RetryOn
-from features.queue.retrying import Ending
+from features.queue.retrying import DeliveryEnd
 from tests.features.queue.lane_machine import LaneMachine
 from tests.support.examples import examples
 
@@ -81,7 +81,9 @@ class Walk:
             (
                 6,
                 lambda: machine.release(
-                    self.places(), choose([0, 0, 30]), choose([*Ending, Ending.FAILED])
+                    self.places(),
+                    choose([0, 0, 30]),
+                    choose([*DeliveryEnd, DeliveryEnd.FAILED]),
                 ),
             ),
             (2, lambda: machine.reject(self.places())),

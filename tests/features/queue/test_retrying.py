@@ -19,7 +19,7 @@ from features.queue.model import (
     SettledRange,
     TakenRange,
 )
-from features.queue.retrying import Ending
+from features.queue.retrying import DeliveryEnd
 from tests.features.queue.lanes import take, tick
 
 HOLDER = 7
@@ -182,5 +182,5 @@ def test_a_message_that_nobody_has_seen_comes_back_at_once() -> None:
     lane = lane_with(retry_delay_ms=100, delivery_limit=0)
     take_range(lane)
 
-    assert lane.end_holder(HOLDER, 2, Ending.UNSEEN).dead == []
+    assert lane.end_holder(HOLDER, 2, DeliveryEnd.UNSEEN).dead == []
     assert take(lane, 1, 2) == [0]
