@@ -191,8 +191,10 @@ class LaneMachine(RuleBasedStateMachine):
         }
         if self.policy.order is not Order.KEY:
             assert set(found) <= ready
-            fed = {at for at in ready if at < self.model.fed_end and at not in passed}
-            assert len(set(found)) == len(found) == min(count, len(fed))
+            fed_end = self.model.fed_end
+            backs = {one.offset for one in self.model.of_state(BACK)}
+            known = {at for at in ready if (at < fed_end or at in backs) and at not in passed}
+            assert len(set(found)) == len(found) == min(count, len(known))
 
     @precondition(lambda self: self.ids)
     @rule(

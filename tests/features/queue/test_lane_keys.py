@@ -127,3 +127,15 @@ def test_noise_is_that_of_all_lanes_of_a_queue() -> None:
     take(one, 40)
 
     assert take(other, 1) == [10]
+
+
+def test_two_deliveries_of_a_key_are_settled_in_one_call() -> None:
+    lane = lane_of(Run(0, 2, b"k"), order=Order.KEY)
+    assert take(lane, 3) == [0, 1, 2]
+    lane.release([(0, 1), (1, 1)], delay_ms=0, now=1)
+    assert take(lane, 1) == [0], "while a later one of the key is in flight"
+
+    results, _ = lane.ack([(2, 1), (0, 2)])
+
+    assert results == [Result.DONE] * 2
+    assert take(lane, 1) == [1]
