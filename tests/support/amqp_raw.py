@@ -56,6 +56,7 @@ class RawAmqp:
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=WITHIN_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = FrameReader(1 << 24)
         self._frames: list[Frame] = []
         self.frame_bytes_max = FRAME_BYTES_MAX

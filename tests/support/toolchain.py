@@ -93,13 +93,17 @@ def java_classpath() -> str:
 
 def franz_program() -> Path:
     """Return the Go program that speaks through franz-go."""
-    sources = [FRANZ / "go.mod", FRANZ / "go.sum", *sorted(FRANZ.glob("*.go"))]
+    return go_program(FRANZ, name="franz")
+
+
+def go_program(source: Path, *, name: str) -> Path:
+    """Return the program of a folder with a Go module."""
     folder = built(
-        "franz",
-        sources,
-        lambda folder: ["go", "build", "-C", str(FRANZ), "-o", str(folder / "franz"), "."],
+        name,
+        [source / "go.mod", source / "go.sum", *sorted(source.glob("*.go"))],
+        lambda folder: ["go", "build", "-C", str(source), "-o", str(folder / name), "."],
     )
-    return folder / "franz"
+    return folder / name
 
 
 def built(name: str, sources: Sequence[Path], command: Callable[[Path], Sequence[str]]) -> Path:
