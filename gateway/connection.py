@@ -16,6 +16,7 @@ import structlog
 from gateway.connection_listener import ConnectionListener
 from gateway.errors import GatewayError, PeerError
 from gateway.model import Buffer
+from gateway.reserved_names import ReservedNames
 
 log = structlog.get_logger()
 
@@ -24,7 +25,7 @@ CLOSE_S_MAX: Final = 10.0  # what a peer gets to take its last answers
 LINGER_S_MAX: Final = 2.0  # what it gets to close its side after ``close_gently``
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(ReservedNames, asyncio.BufferedProtocol):
     """Accepted connection. Subclasses implement a protocol; all calls are on the loop."""
 
     __slots__ = (

@@ -34,25 +34,17 @@ from gateway.exchanges.standard import (
     STANDARD,
     BindingNotFound,
     ExchangeInUse,
-    ExchangeNotFound,
     check_new_name,
     check_text,
     shown,
 )
+from gateway.exchanges.standard import ExchangeNotFound as ExchangeNotFound  # noqa: PLC0414
 from gateway.metadata.changes import Changes
 from gateway.metadata.store import MetadataStore
 from gateway.model import TopicName
 from gateway.topics.manager import Topic, TopicManager
 
-__all__ = [
-    "Binding",
-    "Destination",
-    "Exchange",
-    "ExchangeNotFound",
-    "Exchanges",
-    "Message",
-    "format_arguments",
-]
+__all__ = ["Binding", "Destination", "Exchange", "Exchanges", "Message", "format_arguments"]
 
 
 class Exchanges:

@@ -15,3 +15,8 @@ def test_no_private_name_of_the_base_is_used_for_something_else(
     private = {name for name in vars(Connection) if name.startswith("_") and "__" not in name}
     for one in kind.__mro__[: kind.__mro__.index(Connection)]:
         assert private.isdisjoint(vars(one)), one
+
+
+def test_a_class_with_a_private_name_of_the_base_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"has names of Connection: \['_end'\]"):
+        type("Clash", (Connection,), {"_end": None, "_own": None})

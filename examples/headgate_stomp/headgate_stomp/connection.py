@@ -29,7 +29,7 @@ _LOST_HEART_BEATS: Final = 2  # so many times the span that was agreed on
 _MS: Final = 1_000
 
 
-class Commands(Protocol):
+class FrameHandlers(Protocol):
     """Handlers of frames, in ``headgate_stomp.commands``."""
 
     def handle(self, frame: Frame) -> Coroutine[Any, Any, None] | None:
@@ -49,7 +49,7 @@ class StompConnection(Connection):
     """Serves frames in order; while one waits, those behind it stay where they were read."""
 
     def __init__(
-        self, node: StompNode, make_commands: "type[Commands]", listener: Listener
+        self, node: StompNode, make_handlers: "type[FrameHandlers]", listener: Listener
     ) -> None:
         super().__init__(listener)
         config = node.config
@@ -67,7 +67,7 @@ class StompConnection(Connection):
         self.is_full = False
         self.subscriptions: dict[int, Subscription] = {}
         """By number, from 1 on."""
-        self._commands: Commands = make_commands(self)  # type: ignore[call-arg]
+        self._commands: FrameHandlers = make_handlers(self)  # type: ignore[call-arg]
         self._intake = Intake(node.budget, partial(self.guard, self._count_kept))
         self._on_log_low = partial(self.release_reads, "log")
         self._task: asyncio.Task[None] | None = None

@@ -19,12 +19,12 @@ from headgate_stomp.in_flight import InFlight
 from headgate_stomp.ports import AckMode, Asked, Connection
 
 KEPT_BYTES_MAX: Final = 1_048_576
-"""Of batches that wait for credit; what is above is read again."""
+"""Bytes of batches that wait for credit; those above it are read again."""
 _WRITTEN_MAX: Final = 256  # messages of one write
 
 
 class _Reader:
-    """One partition: what was read and not delivered, and what was delivered and not acked."""
+    """State of one partition: batches to be delivered, and deliveries to be acknowledged."""
 
     def __init__(self, partition: Partition, start: int) -> None:
         self.partition = partition

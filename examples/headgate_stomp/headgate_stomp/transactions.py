@@ -25,7 +25,7 @@ class Settlement(NamedTuple):
 
 
 class Transaction:
-    """What one transaction has gathered."""
+    """Messages and settlements of one transaction."""
 
     __slots__ = ("_runs", "settlements", "size_bytes")
 
