@@ -23,7 +23,7 @@ from gateway.partition import Partition, not_leader
 from gateway.placement import Placement, owner_id_of, shard_of
 from gateway.reader import MAX_INT64, Reader
 from gateway.records.markers import Marker
-from gateway.retention_holds import Hold, HolderKind, RetentionHolds
+from gateway.retention_holds import HolderKind, RetentionHolds
 from gateway.shard_lifecycle import ShardLifecycle
 from gateway.shards.calls import ShardCalls
 from gateway.storage import Bounds, KeySpans, OnDone, StorageAdapter, WantedKeys
@@ -62,8 +62,7 @@ class Broker:
         self.read_uncommitted = self.reader.read_uncommitted
         self.write_steps: list[WriteStep] = []
         """Steps between the checks of records and their append, in order."""
-        self.append_limits = self.writer.append_limits
-        """Limits of partitions whose queues refuse publishers when they are full, by id."""
+        self.append_limits = self.writer.append_limits  # of full queues, by partition id
         self.before_delete: list[Callable[[Topic], None]] = []
         """Called with a topic that is about to be deleted, while it can still be written."""
         self.placement = placement
@@ -330,10 +329,6 @@ class Broker:
         """End a hold."""
         self.holders.release(partition_id, name)
 
-    def retention_holds(self, partition_id: int) -> list[Hold]:
-        """Return the holds of a partition, lowest first."""
-        return self.holders.of(partition_id)
-
     def is_room_bounded(self, partition: Partition) -> bool:
         """Say whether holds may leave no room for an append, so that ``check_room`` is due."""
         is_held = partition.topic.settings.is_queue or bool(self.holders.stopped)
@@ -342,8 +337,7 @@ class Broker:
     def check_room(self, partition: Partition, size_bytes: int) -> None:
         """Check that holds and a queue leave room for an append. Error: ``PolicyViolation``."""
         self.holders.check_room(partition, size_bytes)
-        limit = self.append_limits.get(partition.partition_id)
-        if limit is not None:
+        if (limit := self.append_limits.get(partition.partition_id)) is not None:
             limit.check(size_bytes)
 
     # --- removing

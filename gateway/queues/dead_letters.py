@@ -77,14 +77,19 @@ class DeadMessage(NamedTuple):
 class DeadLetters:
     """Moves dead messages of all queues. Loop only."""
 
-    def __init__(self, context: QueueContext, topics: TopicManager) -> None:
+    def __init__(
+        self,
+        context: QueueContext,
+        topics: TopicManager,
+        is_timed: Callable[[TopicName], bool],
+    ) -> None:
+        """``is_timed``: the queue of a topic ends messages by the time of their arrival."""
         self._context = context
+        self._is_timed = is_timed
         self._topics = topics
         self._waiting: dict[QueueLane, deque[DeadMessage]] = {}
         self._turn = 0
         self._warned: set[bytes] = set()  # ids of lanes
-        self.is_timed: Callable[[TopicName], bool] = lambda _: False
-        """Whether the queue of a topic ends messages by the time of their arrival."""
         self.routes: DeadLetterRoutes | None = None
         """Exchanges, once they are loaded; until then dead letters for them wait."""
         self.due_topic: Topic | None = None
@@ -158,7 +163,7 @@ class DeadLetters:
         namespace = lane.partition.topic.name.namespace
         topic = self._topics.get(TopicName(namespace, settings.dead_letter_topic))
         return TopicTarget(
-            self._context, topic, self._next_turn, is_timed=self.is_timed(topic.name)
+            self._context, topic, self._next_turn, is_timed=self._is_timed(topic.name)
         )
 
     def _without_revived(self, lane: QueueLane, some: list[DeadMessage]) -> list[DeadMessage]:

@@ -67,12 +67,12 @@ class QueueManager:
         )
         self.joint_acks = partial(JointAcks, context)
         """Maker of acknowledgements that become part of another append."""
-        context.mover = self.dead_letters = DeadLetters(context, topics)
-        self.dead_letters.is_timed = self._queues.is_timed
+        context.mover = self.dead_letters = DeadLetters(context, topics, self._queues.is_timed)
         self.upkeep = QueueUpkeep(context, self.everything)
         self._shards = QueueShards(context, self.everything)
         self.redrives = Redrives(context, topics, self)
         self.unused = UnusedQueues(context, self)
+        self._queues.on_added = self.unused.follow
 
     @classmethod
     async def open(
@@ -271,7 +271,6 @@ class QueueManager:
         for lane in lanes:
             lane.open()
         self._shards.grow(queue)
-        self.unused.follow(queue)
         return queue
 
     def check_room(self) -> None:
@@ -285,7 +284,6 @@ class QueueManager:
         queue = Queue(self._context, self._pending_receives, topic, row)
         self._queues.add(queue)
         self._shards.grow(queue)
-        self.unused.follow(queue)
         return queue
 
     def delete_transient(self, queue: Queue) -> bool:
@@ -389,7 +387,6 @@ class QueueManager:
             self._queues.add(Queue(self._context, self._pending_receives, topic, row))
         await self._shards.load_shards(self._context.broker.shards.owned())
         await self._context.journal.start(self._all_lanes)
-        self.unused.follow(*self.everything())
 
     def _all_lanes(self) -> list[QueueLane]:
         lanes = [lane for queue in self.everything() for lane in queue.lanes]

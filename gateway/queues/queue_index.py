@@ -1,5 +1,6 @@
 """Queues of a node in memory: by name and group, by topic, and by dead-letter topic."""
 
+from collections.abc import Callable
 from typing import Final
 
 from gateway.model import DEFAULT_GROUP, TopicName
@@ -17,6 +18,7 @@ class QueueIndex:
         self._queues: dict[tuple[TopicName, str], Queue] = {}
         self._by_topic: dict[Topic, list[Queue]] = {}
         self._dead_letter_names: set[str] = set()  # at least those of all queues
+        self.on_added: Callable[[Queue], None] = lambda _: None
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -38,6 +40,7 @@ class QueueIndex:
         self._queues[queue.name, queue.group] = queue
         self._by_topic.setdefault(queue.topic, []).append(queue)
         self.note(queue.settings)
+        self.on_added(queue)
 
     def remove(self, queue: Queue) -> None:
         """Remove a queue, unless it is gone."""

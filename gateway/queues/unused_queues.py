@@ -36,12 +36,11 @@ class UnusedQueues:
         self._queues = queues
         self._timers: Deadlines[Queue] = Deadlines(context.clock, self._on_due)
 
-    def follow(self, *queues: Queue) -> None:
-        """Begin the span of queues, which are new, loaded, or have other settings."""
-        for queue in queues:
-            if queue.settings.expires_ms:
-                queue.usage.touch()
-                self._timers.arm(queue, self._due_ms(queue))
+    def follow(self, queue: Queue) -> None:
+        """Begin the span of a queue, which is new, loaded, or has other settings."""
+        if queue.settings.expires_ms:
+            queue.usage.touch()
+            self._timers.arm(queue, self._due_ms(queue))
 
     def close(self) -> None:
         """Stop all timers."""
