@@ -61,6 +61,7 @@ SCRIPTS: Final = {
     "t1": "t1_transactions",
     "shards": "shard_counts",
     "t2": "t2_group_members",
+    "t3": "t3_share",
     "profile": "profile_produce",
 }
 SOAK: Final = {"compare", "shards", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"}

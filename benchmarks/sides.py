@@ -18,7 +18,7 @@ from gateway.testing.process import Program
 from tests.support.gateway import Gateway
 from tests.support.kafka_server import KafkaServer
 from tests.support.process_usage import cpu_s
-from tests.support.toolchain import CACHE, ROOT, ToolMissing, need
+from tests.support.toolchain import CACHE, KAFKA_SERVER_POM, ROOT, ToolMissing, need
 
 OURS: Final = "headgate"
 PEER: Final = "kafka"
@@ -78,6 +78,7 @@ def sides(
     peer_syncs: bool,
     settings: Mapping[str, object] | None = None,
     peer_settings: Mapping[str, object] | None = None,
+    peer_pom: Path = KAFKA_SERVER_POM,
 ) -> Iterator[list[Side]]:
     """Start ours with the flush policy ``ours`` and Kafka with or without a sync per append."""
     try:
@@ -95,7 +96,9 @@ def sides(
         }
         gateway = stack.enter_context(Gateway(folder / "headgate", gateway_settings))
         kafka = stack.enter_context(
-            KafkaServer(folder / "kafka", {**kafka_settings, **(peer_settings or {})})
+            KafkaServer(
+                folder / "kafka", {**kafka_settings, **(peer_settings or {})}, pom=peer_pom
+            )
         )
         yield [Side(OURS, f"flush={ours}", gateway), Side(PEER, policy, kafka)]
 

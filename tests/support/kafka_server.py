@@ -48,8 +48,10 @@ class KafkaServer:
         settings: Mapping[str, object] | None = None,
         *,
         port: int | None = None,
+        pom: Path = KAFKA_SERVER_POM,
     ) -> None:
         need("java", "mvn")
+        self.pom = pom
         self.data_dir = data_dir
         self.kafka_port = port or free_port()
         controller = f"127.0.0.1:{free_port()}"
@@ -117,7 +119,7 @@ class KafkaServer:
 
     def _java(self, *arguments: str, jvm: tuple[str, ...] = ()) -> list[str]:
         log4j = f"-Dlog4j2.configurationFile={self.data_dir / 'log4j2.yaml'}"
-        return ["java", *jvm, log4j, "-cp", f"{jars(KAFKA_SERVER_POM)}/*", *arguments]
+        return ["java", *jvm, log4j, "-cp", f"{jars(self.pom)}/*", *arguments]
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ CONNECT_POM: Final = ROOT / "tests/interop/kafka/connect/pom.xml"
 SPARK_CONNECTOR_POM: Final = ROOT / "tests/pipeline/connector/pom.xml"
 SPARK_CONNECTOR_JARS: Final = "jars-spark-connector"
 KAFKA_SERVER_POM: Final = ROOT / "benchmarks/kafka/pom.xml"
+KAFKA_4_2_POM: Final = ROOT / "benchmarks/kafka_4_2/pom.xml"
 FRANZ: Final = ROOT / "tests/interop/kafka/franz"
 
 PACKAGES: Final = {
