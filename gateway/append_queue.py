@@ -1,7 +1,10 @@
 """Port of the queue of appends that are not durable yet, for those who append or pace by it."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from gateway.tracing.tracer import Tracer
 
 
 class AppendQueue(Protocol):
@@ -9,6 +12,8 @@ class AppendQueue(Protocol):
 
     batches_appended: int
     """Batches appended since the start."""
+    tracer: "Tracer | None"
+    """Makes spans of sampled messages; None without ``[otel]``, and then it costs nothing."""
 
     @property
     def is_saturated(self) -> bool:

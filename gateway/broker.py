@@ -19,6 +19,7 @@ from gateway.key_index import has_key_spans, spans_with_keys
 from gateway.long_poll import Waiter
 from gateway.metrics import Metrics
 from gateway.model import Buffer
+from gateway.monitoring.topic_traffic import UNCOUNTED, TopicTraffic
 from gateway.partition import Partition, not_leader
 from gateway.placement import Placement, owner_id_of, shard_of
 from gateway.reader import MAX_INT64, Reader
@@ -43,6 +44,7 @@ class Broker:
         placement: Placement,
         clock: Clock,
         config: BrokerConfig,
+        traffic: TopicTraffic | None = None,
     ) -> None:
         self.storage = storage
         self.clock = clock
@@ -56,6 +58,7 @@ class Broker:
         """Partitions with open transactions."""
         self.reader = Reader(storage)
         self.stored = self.reader.stored
+        self.traffic = traffic or TopicTraffic()
         # As they are stored: for readers that care for transactions themselves.
         self.read_stored = self.reader.read_stored
         self.read_stored_disk = self.reader.read_stored_disk
@@ -123,6 +126,8 @@ class Broker:
         if not placement.owns(shard):
             owner_id = owner_id_of(shard, placement)
             raise not_leader(topic, number, owner_id, placement.epoch(shard))
+        if topic.traffic is UNCOUNTED and not topic.is_internal:
+            topic.traffic = self.traffic.of(topic.name)
         return Partition(
             topic,
             number,
@@ -184,7 +189,7 @@ class Broker:
             if not waiter.takes_pending:
                 waiter.on_gone()
         if partition.waiters:
-            self.after_pending(lambda _error: _end_waiters(partition))
+            self.after_pending(lambda _error: partition.end_waiters())
 
     # --- writing
 
@@ -373,6 +378,7 @@ class Broker:
         for partition in topic.partitions:
             if partition is not None:
                 self._forget(partition)
+        self.traffic.forget(topic.name)
         self.storage.delete(topic.partition_ids, on_done)
 
     def _forget(self, partition: Partition) -> None:
@@ -381,14 +387,8 @@ class Broker:
             partition.producers = None
             if not partition.topic.settings.in_memory:  # their snapshot goes too
                 self.writer.producers_changed.add(partition)
-        for waiter in tuple(partition.waiters):
-            waiter.on_gone()
+        partition.end_waiters()
 
     def delete(self, partition_ids: Sequence[int], on_done: OnDone) -> None:
         """Delete the partitions of a removed topic from the storage."""
         self.storage.delete(partition_ids, on_done)
-
-
-def _end_waiters(partition: Partition) -> None:
-    for waiter in tuple(partition.waiters):
-        waiter.on_gone()

@@ -15,7 +15,10 @@ from gateway.kernel import (
     Kernel,
     ProtocolAdapter,
 )
-from gateway.metrics import Metrics, Sample
+from gateway.metrics import Sample
+from gateway.monitoring import node_metrics
+from gateway.monitoring import start as monitoring
+from gateway.queues.queue_counters import NAMES
 from gateway.transactions import metrics as transaction_metrics
 
 LAG_EVERY_S: Final = 1.0
@@ -40,7 +43,8 @@ def register_metrics(kernel: Kernel, adapters: Mapping[str, ProtocolAdapter]) ->
     lag = LoopLag(asyncio.get_running_loop())
     metrics.gauge("headgate_loop_lag_seconds", "Lateness of the loop's last timer.", lag.read)
     _register_descriptors(kernel)
-    _register_adapters(metrics, adapters)
+    monitoring.register_metrics(kernel)
+    _register_adapters(kernel, adapters)
 
 
 def _register_descriptors(kernel: Kernel) -> None:
@@ -78,7 +82,6 @@ def _register_groups(kernel: Kernel) -> None:
 
 def _register_queues(kernel: Kernel) -> None:
     metrics, queues = kernel.metrics, kernel.queues
-    counters = queues.counters
 
     def by_state() -> Iterable[Sample]:
         total = dict.fromkeys(Counts._fields, 0)
@@ -86,6 +89,10 @@ def _register_queues(kernel: Kernel) -> None:
             for state, count in queue.counts()._asdict().items():
                 total[state] += count
         return [((state,), count) for state, count in total.items()]
+
+    def events() -> Iterable[Sample]:
+        counters = queues.counters
+        return [((what,), getattr(counters, what)) for what in NAMES]
 
     metrics.gauge("headgate_queues", "Queues.", lambda: len(queues.of_clients()))
     metrics.gauges(
@@ -100,7 +107,7 @@ def _register_queues(kernel: Kernel) -> None:
         "headgate_queue_events",
         "Messages of queues by outcome.",
         ("what",),
-        lambda: [((what,), getattr(counters, what)) for what in counters.__slots__],
+        events,
     )
 
 
@@ -123,7 +130,8 @@ def _register_delays(kernel: Kernel) -> None:
     )
 
 
-def _register_adapters(metrics: Metrics, adapters: Mapping[str, ProtocolAdapter]) -> None:
+def _register_adapters(kernel: Kernel, adapters: Mapping[str, ProtocolAdapter]) -> None:
+    metrics = kernel.metrics
     # An adapter has one listener, or several that have names of their own.
     listeners = {
         listener.name: listener
@@ -148,6 +156,7 @@ def _register_adapters(metrics: Metrics, adapters: Mapping[str, ProtocolAdapter]
             for kind, count in listener.faults.items()
         ]
 
+    node_metrics.register_metrics(kernel, adapters, listeners)
     metrics.gauges("headgate_connections", "Open connections.", ("protocol",), connections)
     metrics.counters_fn(
         "headgate_peer_faults",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from gateway.admission import Admission
+from gateway.certificate_expiry import expiry_unix_s
 from gateway.config.base import ListenerConfig, parse_address
 from gateway.connection import Connection
 from gateway.fault_log import FaultLog
@@ -60,6 +61,7 @@ class Listener:
         self._make = make
         self._server: asyncio.Server | TlsAcceptor | None = None
         self._tls: ssl.SSLContext | None = None
+        self.certificate_expiry_unix_s: int | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self.proxy_handshakes: set[ProxyHandshake] = set()
         self._handshakes: set[asyncio.Task[None]] = set()
@@ -95,6 +97,8 @@ class Listener:
         Errors: ``OSError`` (``ssl.SSLError`` is one); then those that were read before stay.
         """
         self._tls = make_tls_context(self.config)
+        if self.config.tls_cert is not None:
+            self.certificate_expiry_unix_s = expiry_unix_s(self.config.tls_cert)
         return self._tls is not None
 
     def flush_soon(self, connection: Connection) -> None:

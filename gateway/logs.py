@@ -13,6 +13,12 @@ from typing import Any, Final
 import structlog
 
 from gateway.config.log import LogConfig
+from gateway.log_events import (
+    CONFIG_WARNING,
+    LIBRARY_MESSAGE,
+    add_event_name,
+    without_event_name,
+)
 
 _LEVELS: Final = {
     "debug": logging.DEBUG,
@@ -39,7 +45,9 @@ def configure(config: LogConfig) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     if config.format == "json":
-        processors.append(structlog.processors.format_exc_info)
+        processors += [add_event_name, structlog.processors.format_exc_info]
+    else:
+        processors.append(without_event_name)
     structlog.configure(
         processors=[*processors, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -54,7 +62,7 @@ def configure(config: LogConfig) -> None:
 def log_warnings(sentences: Iterable[str]) -> None:
     """Write one warning line per sentence."""
     for sentence in sentences:
-        structlog.get_logger().warning(sentence)
+        structlog.get_logger().warning(sentence, event_name=CONFIG_WARNING)
 
 
 class _StderrLogger(structlog.WriteLogger):
@@ -74,7 +82,10 @@ class _StructlogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Log the record's text under its logger's name."""
-        fields: MutableMapping[str, Any] = {"logger": record.name}
+        fields: MutableMapping[str, Any] = {
+            "logger": record.name,
+            "event_name": LIBRARY_MESSAGE,
+        }
         if record.exc_info is not None:
             fields["exc_info"] = record.exc_info
         structlog.get_logger().log(record.levelno, record.getMessage(), **fields)

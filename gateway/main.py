@@ -51,6 +51,7 @@ from gateway.metadata.sql import SqlMetadata
 from gateway.metadata.store import reconcile
 from gateway.metrics import Metrics
 from gateway.model import PartitionIdentity
+from gateway.monitoring.topic_traffic import TopicTraffic
 from gateway.placement import SingleNode
 from gateway.private_files import make_data_dir
 from gateway.producers import ProducerStates, open_producers
@@ -63,6 +64,7 @@ from gateway.sql.engines import engine_url
 from gateway.startup_log import announce, node_fields
 from gateway.topics.declared import forget_partitions, make_topics
 from gateway.topics.manager import TopicManager
+from gateway.tracing.start import start_tracing
 from gateway.transaction_states import TransactionStates
 from gateway.transactions.start import start_transactions
 from gateway.transfer.transfers import Transfers
@@ -168,6 +170,7 @@ class _Node:
         await admin.start()
         stack.push_async_callback(admin.stop)
         kernel = await self._start_kernel(storage, stack)
+        start_tracing(kernel.broker.writer, self._clock, settings, self._metrics, stack)
         if settings.enforces:
             from gateway.deployment.start import enforce
 
@@ -235,7 +238,9 @@ class _Node:
             cluster_id=await metadata.cluster_id(),
             shard_count=shard_count,
         )
-        broker = start_broker(storage, topics, placement, clock, settings.broker)
+        broker = start_broker(
+            storage, topics, placement, clock, settings.broker, TopicTraffic(settings.metrics)
+        )
         await make_topics(topics, settings.topics)
 
         producers = ProducerStates(

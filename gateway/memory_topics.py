@@ -10,6 +10,7 @@ from typing import Any
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.config.settings import BrokerConfig, MemoryConfig
+from gateway.monitoring.topic_traffic import TopicTraffic
 from gateway.placement import Placement
 from gateway.registry import storage_class
 from gateway.shard_moves import follow_owners
@@ -44,15 +45,16 @@ async def open_memory(
     return storage
 
 
-def start_broker(
+def start_broker(  # noqa: PLR0917 - the parts of the kernel before it
     storage: StorageAdapter,
     topics: TopicManager,
     placement: Placement,
     clock: Clock,
     config: BrokerConfig,
+    traffic: TopicTraffic | None = None,
 ) -> Broker:
     """Return the broker, which follows owners and deleted topics, and trims topics in memory."""
-    broker = Broker(storage, placement, clock, config)
+    broker = Broker(storage, placement, clock, config, traffic)
     follow_owners(broker, topics)
     delete_leftovers(topics, broker)
     topics.on_deleted.append(lambda topic: delete_partitions(topics, broker, topic))

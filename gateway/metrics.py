@@ -6,15 +6,19 @@ prometheus_client writes the text; it is imported at the first scrape, because a
 nobody watches need not pay for it.
 """
 
+import asyncio
 import bisect
+import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 LABEL_SETS_MAX: Final = 1_000
+PREPARED_S: Final = 1.0
 OTHER: Final = "other"
 """Label value under which everything is counted once a metric has ``LABEL_SETS_MAX`` others."""
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -78,12 +82,17 @@ class Histogram:
         return self._sum
 
 
+HistogramSample = tuple[tuple[str, ...], Histogram]
+ReadHistograms = Callable[[], Iterable[HistogramSample]]
+
+
 class _Entry(NamedTuple):
     kind: str
     name: str
     help: str
     labels: tuple[str, ...]
-    read: ReadMany | Histogram
+    read: Callable[[], Iterable[Any]]
+    """Returns samples, or the histograms of a "histogram"."""
 
 
 class Metrics:
@@ -91,6 +100,27 @@ class Metrics:
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
+        self.before_scrape: list[Callable[[], Awaitable[None]]] = []
+        """Measures what takes more than a turn of the loop; awaited before each scrape."""
+        self._prepared_s = -math.inf
+        self._preparing: asyncio.Future[None] | None = None
+
+    async def prepare(self) -> None:
+        """Run ``before_scrape``, once a second at most: several may scrape, or one too often."""
+        if self._preparing is None:
+            if asyncio.get_running_loop().time() < self._prepared_s + PREPARED_S:
+                return
+            self._preparing = asyncio.ensure_future(self._prepare())
+            self._preparing.add_done_callback(self._on_prepared)
+        await asyncio.shield(self._preparing)
+
+    def _on_prepared(self, preparing: asyncio.Future[None]) -> None:
+        self._preparing = None
+        self._prepared_s = preparing.get_loop().time()
+
+    async def _prepare(self) -> None:
+        for measure in self.before_scrape:
+            await measure()
 
     def gauge(self, name: str, help_text: str, read: Read) -> None:
         """Register a gauge; ``read`` runs on the loop at each scrape."""
@@ -116,25 +146,32 @@ class Metrics:
         self._add(_Entry("counter", name, help_text, tuple(labels), counter.samples))
         return counter
 
+    def histograms(
+        self, name: str, help_text: str, labels: Sequence[str], read: ReadHistograms
+    ) -> None:
+        """Register histograms with labels; ``read`` returns (label values, histogram) pairs."""
+        self._add(_Entry("histogram", name, help_text, tuple(labels), read))
+
     def histogram(self, name: str, help_text: str, bounds: Sequence[float]) -> Histogram:
         """Register and return a histogram with these upper bounds of its buckets."""
         histogram = Histogram(bounds)
-        self._add(_Entry("histogram", name, help_text, (), histogram))
+        self._add(_Entry("histogram", name, help_text, (), lambda: [((), histogram)]))
         return histogram
 
     def read(self, name: str) -> list[Sample]:
         """Return the samples of one metric now; none where it is not registered."""
         entry = self._entries.get(name)
-        if entry is None or isinstance(entry.read, Histogram):
+        if entry is None or entry.kind == "histogram":
             return []
         return list(_bounded(entry.read(), len(entry.labels)))
 
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format (``CONTENT_TYPE``)."""
-        from prometheus_client import CollectorRegistry, generate_latest
+        from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
+        ProcessCollector(registry=registry)  # CPU, memory, descriptors of the process
         return generate_latest(registry)
 
     def collect(self) -> Iterator["Metric"]:
@@ -146,10 +183,11 @@ class Metrics:
         )
 
         for kind, name, help_text, labels, read in self._entries.values():
-            if isinstance(read, Histogram):
-                yield HistogramMetricFamily(
-                    name, help_text, buckets=read.buckets(), sum_value=read.sum
-                )
+            if kind == "histogram":
+                histograms = HistogramMetricFamily(name, help_text, labels=labels)
+                for values, one in islice(read(), LABEL_SETS_MAX):
+                    histograms.add_metric(values, one.buckets(), one.sum)
+                yield histograms
                 continue
             family_class = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
             family = family_class(name, help_text, labels=labels)

@@ -114,6 +114,11 @@ class Partition:
             self.stable_end = max(stable_end, self.log_start_offset)
         return self.stable_end != before
 
+    def end_waiters(self) -> None:
+        """Call the waiters of a partition that has gone."""
+        for waiter in tuple(self.waiters):
+            waiter.on_gone()
+
     def __repr__(self) -> str:
         return (
             f"<{self.topic.name.name}-{self.number} "

@@ -1,6 +1,7 @@
 """Read path: batches below a partition's stable end, from memory or the disk."""
 
 from collections.abc import Sequence
+from struct import Struct
 from typing import Final
 
 from gateway.errors import CorruptBatch, OffsetOutOfRange
@@ -12,6 +13,7 @@ from gateway.records.time_lookup import first_record_at
 from gateway.storage import StorageAdapter
 
 MAX_INT64: Final = (1 << 63) - 1
+_LAST_OFFSET: Final = Struct(">q15xi")  # base offset and last offset delta of a v2 batch
 
 
 def _check_range(partition: Partition, offset: int) -> None:
@@ -90,8 +92,8 @@ class Reader:
         batches = self._storage.read_cached(
             partition.partition_id, offset, end, bytes_max=bytes_max
         )
-        if batches is not None:
-            self.bytes_read += sum(map(len, batches))
+        if batches:
+            self._count(partition, offset, batches)
         return batches
 
     async def read_stored_disk(
@@ -103,8 +105,18 @@ class Reader:
             return ()
         self.disk_reads += 1
         batches = await self._read_remembered(partition, offset, end, bytes_max)
-        self.bytes_read += sum(map(len, batches))
+        if batches:
+            self._count(partition, offset, batches)
         return batches
+
+    def _count(self, partition: Partition, offset: int, batches: Sequence[Buffer]) -> None:
+        """Count a read, not each batch: the last one's header says where it ends."""
+        size_bytes = sum(map(len, batches))
+        self.bytes_read += size_bytes
+        base_offset, last_offset_delta = _LAST_OFFSET.unpack_from(batches[-1])
+        traffic = partition.topic.traffic
+        traffic.records_out += base_offset + last_offset_delta + 1 - offset
+        traffic.bytes_out += size_bytes
 
     async def read_unchecked(
         self, partition: Partition, offset: int, end: int, *, bytes_max: int

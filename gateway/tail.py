@@ -189,10 +189,13 @@ class Tail:
 
     def _push_held(self) -> None:
         writes, self._held = self._held, []
-        self._held_bytes = 0
+        size_bytes, self._held_bytes = self._held_bytes, 0
         if self._receiver is None or not writes:
             return
-        self.offset = writes[-1].end_offset
+        offset, self.offset = self.offset, writes[-1].end_offset
+        traffic = self.partition.topic.traffic
+        traffic.records_out += self.offset - offset
+        traffic.bytes_out += size_bytes
         if not self._receiver.on_writes(self.partition, writes):
             self._paused = True
             self._leave()

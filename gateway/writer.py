@@ -7,6 +7,7 @@ error has changed nothing.
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from features.dedup import ProducerSequences
 from features.open_transactions import PartitionTransactions
@@ -46,6 +47,9 @@ from gateway.transactional_writes import (
 )
 from gateway.write_steps import begin_splits, end_held
 
+if TYPE_CHECKING:
+    from gateway.tracing.tracer import Tracer
+
 __all__ = ["Duplicate", "Write", "Writer"]
 
 
@@ -63,7 +67,7 @@ class Duplicate:
 class _Pending:
     """An append that the storage has not completed; ``done`` is the storage's callback."""
 
-    __slots__ = ("followers", "is_done", "on_done", "writer", "writes")
+    __slots__ = ("begun_unix_ns", "followers", "is_done", "on_done", "writer", "writes")
 
     def __init__(self, writer: "Writer", writes: Sequence[Write], on_done: OnDone) -> None:
         self.writer = writer
@@ -71,12 +75,15 @@ class _Pending:
         self.on_done = on_done
         self.is_done = False
         self.followers: list[OnDone] | None = None
+        self.begun_unix_ns = 0 if writer.tracer is None else writer.tracer.now_unix_ns()
 
     def done(self, error: StorageUnavailable | None) -> None:
         """Publish the writes to readers in order of offsets, then call the appender's callback."""
         writer = self.writer
         self.is_done = True
         followers = writer.end_pending()
+        if writer.tracer is not None:
+            writer.tracer.appended(self.writes, self.begun_unix_ns, error)
         if error is None:
             for write in self.writes:
                 _publish(write)
@@ -129,6 +136,8 @@ class Writer:
         self.append_limits: AppendLimits = {}
         self.pending: deque[_Pending] = deque()
         self.held: dict[Callable[[], None], None] = {}
+        self.tracer: Tracer | None = None
+        """Makes spans of sampled messages; None without ``[otel]``, and then it costs nothing."""
         self.batches_appended = 0
         self.records_appended = 0
         self.bytes_appended = 0
@@ -333,10 +342,17 @@ class Writer:
 
     def _count(self, writes: Sequence[Write]) -> None:
         for write in writes:
-            header = write.header
+            header, size_bytes = write.header, len(write.batch)
             self.batches_appended += 1
             self.records_appended += header.record_count
-            self.bytes_appended += len(write.batch)
+            self.bytes_appended += size_bytes
+            traffic = write.partition.topic.traffic
+            traffic.records_in += header.record_count
+            traffic.bytes_in += size_bytes
+            for further in write.further:  # of a fan-out or a marker; nearly always none
+                traffic = further.partition.topic.traffic
+                traffic.records_in += header.record_count
+                traffic.bytes_in += size_bytes
             if header.is_idempotent:
                 self._record_producer(write)
                 for further in write.further:  # of a marker

@@ -28,6 +28,7 @@ from gateway.kernel import Kernel
 from gateway.metadata.changes import Changes
 from gateway.metadata.documents import Documents
 from gateway.model import Record
+from gateway.monitoring.request_latency import RequestLatency
 from gateway.partition import Partition
 from gateway.policies.manager import Policies
 from gateway.queues.manager import Queue
@@ -94,6 +95,7 @@ class AmqpNode:
         self.started_ms = kernel.clock.monotonic_ms()
         self.opened: set[Client] = set()
         """Connections that have opened a vhost."""
+        self.latency = RequestLatency()
         self._owners: dict[Queue, Client] = {}
         self._owned: dict[Client, set[Queue]] = {}
         self._leaving: set[Queue] = set()  # whose deletion has begun

@@ -14,6 +14,7 @@ from gateway.budget import Budget
 from gateway.config.base import Address
 from gateway.kernel import Endpoint, Kernel
 from gateway.listener import Listener
+from gateway.monitoring.request_latency import RequestLatency
 
 
 class AmqpAdapter:
@@ -116,6 +117,11 @@ class AmqpAdapter:
     def request_counts(self) -> list[tuple[str, int]]:
         """Return the count of requests by method."""
         return [(name, count) for name, count in self.node.requests.items() if count]
+
+    @property
+    def latency(self) -> RequestLatency:
+        """See ``MeasuresLatency``: from basic.publish until the message is kept, of a sample."""
+        return self.node.latency
 
     def connections(self) -> list[dict[str, Any]]:
         """Return the connections for ``headgate clients``."""

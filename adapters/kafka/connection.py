@@ -185,7 +185,7 @@ class KafkaConnection(Connection):
             return
         api = find_api(header, self.session)
         self._adapter.requests[api.key] += 1
-        reply = Reply(self, header)
+        reply = Reply(self, header, api.name, self._node.latency)
         self._replies.append(reply)
         if header.version not in api.versions:
             reply(api_versions.unsupported_version())

@@ -29,6 +29,7 @@ from gateway.errors import Unauthenticated
 from gateway.kernel import Endpoint, Kernel
 from gateway.listener import Listener
 from gateway.metadata.store import ProducerIds
+from gateway.monitoring.request_latency import RequestLatency
 from gateway.shares.manager import ShareGroups
 
 
@@ -172,6 +173,11 @@ class KafkaAdapter:
     def request_counts(self) -> list[tuple[str, int]]:
         """Return the number of requests by API."""
         return [(APIS[key].name, count) for key, count in self.requests.items()]
+
+    @property
+    def latency(self) -> RequestLatency:
+        """See ``MeasuresLatency``."""
+        return self.node.latency
 
     def connections(self) -> list[dict[str, Any]]:
         """Return the connections that ``headgate clients`` lists."""

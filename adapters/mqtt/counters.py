@@ -1,5 +1,7 @@
 """Counters of the MQTT endpoint, for ``/metrics`` and ``$SYS``."""
 
+from gateway.monitoring.request_latency import RequestLatency
+
 
 class Counters:
     """Plain numbers: adding to one must cost next to nothing."""
@@ -13,6 +15,7 @@ class Counters:
         "duplicates",
         "ended_dropped",
         "expired",
+        "latency",
         "messages_received",
         "messages_sent",
         "publish_received",
@@ -25,6 +28,7 @@ class Counters:
     )
 
     def __init__(self) -> None:
+        self.latency = RequestLatency()
         self.messages_received = 0  # packets of all types
         self.messages_sent = 0
         self.publish_received = 0

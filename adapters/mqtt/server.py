@@ -21,6 +21,7 @@ from gateway.connection import Connection
 from gateway.kernel import Endpoint, Kernel
 from gateway.listener import Listener
 from gateway.metrics import Metrics
+from gateway.monitoring.request_latency import RequestLatency
 
 _WEBSOCKET: Final = "adapters.mqtt.connection.websocket"
 
@@ -129,6 +130,11 @@ class MqttAdapter:
             ("PUBLISH", counters.publish_received),
             ("CONNECT", counters.connects),
         ]
+
+    @property
+    def latency(self) -> RequestLatency:
+        """See ``MeasuresLatency``: from a PUBLISH to its acknowledgement, of a sample."""
+        return self.node.counters.latency
 
     def register_metrics(self, metrics: Metrics) -> None:
         """Register what only MQTT counts."""

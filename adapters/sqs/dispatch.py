@@ -1,6 +1,7 @@
 """Dispatch of requests: authentication, decoding, the handler of the action, the answer."""
 
 from collections.abc import Coroutine
+from time import perf_counter
 from typing import Any, Final
 
 from adapters.sqs import codec
@@ -17,6 +18,7 @@ from adapters.sqs.node import SqsNode
 from adapters.sqs.wire import Request
 from gateway.auth.login_throttle import Peer
 from gateway.errors import GatewayError, as_value
+from gateway.monitoring.request_latency import RequestLatency
 
 METHODS: Final = "GET, HEAD, OPTIONS, POST"
 _TEXT: Final = "text/plain; charset=utf-8"
@@ -30,6 +32,7 @@ class Dispatcher:
 
     def __init__(self, node: SqsNode, authenticator: RequestAuthenticator) -> None:
         self.requests = dict.fromkeys(HANDLERS, 0)
+        self.latency = RequestLatency()
         self._node = node
         self._quotas = node.kernel.quotas
         self._authenticator = authenticator
@@ -76,6 +79,7 @@ class Dispatcher:
             )
             reply.call = call
             self.requests[operation.name] += 1
+            reply.latency, reply.begun_s = self.latency, perf_counter()
             result = HANDLERS[operation.name](call, self._node)
             if type(result) is dict:
                 call.reply(result)

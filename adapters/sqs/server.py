@@ -16,6 +16,7 @@ from gateway.budget import Budget
 from gateway.config.base import Address
 from gateway.kernel import Endpoint, Kernel
 from gateway.listener import Listener
+from gateway.monitoring.request_latency import RequestLatency
 
 # A host and port that may stand in a URL; nothing else of a request gets into one.
 _HOST: Final = re.compile(
@@ -145,6 +146,11 @@ class SqsAdapter:
     def request_counts(self) -> list[tuple[str, int]]:
         """Return the count of requests by action."""
         return [(name, count) for name, count in self.dispatcher.requests.items() if count]
+
+    @property
+    def latency(self) -> RequestLatency:
+        """See ``MeasuresLatency``."""
+        return self.dispatcher.latency
 
     def connections(self) -> list[dict[str, Any]]:
         """Return the connections for ``headgate clients``."""

@@ -36,6 +36,7 @@ def build_app(state: AdminState, token: str, hosts: Collection[str] = ()) -> Sta
         return PlainTextResponse("not ready\n", status_code=503)
 
     async def metrics(_: Request) -> Response:
+        await state.metrics.prepare()
         return Response(state.metrics.render(), headers={"content-type": CONTENT_TYPE})
 
     return Starlette(

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from gateway.admin.live import POSITIONS_MAX, QUEUES_MAX, lags
 from gateway.admin.state import AdminState
 from gateway.config.advice import warnings
-from gateway.kernel import Kernel
+from gateway.kernel import HasListeners, Kernel
 from gateway.queues.queue import Queue
 
 SHOWN_MAX: Final = 8
@@ -20,6 +20,9 @@ PARTITIONS_MAX: Final = 20_000
 """Partitions of all topics above which the largest topics are not searched for."""
 DISK_FREE_MIN: Final = 0.1
 """Share of a file system below which free space is worth a warning."""
+EXPIRES_WITHIN_DAYS: Final = 30
+"""Days before the end of a certificate from which on there is a warning."""
+_DAY_MS: Final = 86_400_000
 
 
 def routes(state: AdminState) -> list[Route]:
@@ -30,7 +33,7 @@ def routes(state: AdminState) -> list[Route]:
         dead = _dead_letters(kernel)
         return JSONResponse(
             {
-                "warnings": list(_warnings(kernel, dead)),
+                "warnings": [*_warnings(kernel, dead), *_expiring(state, kernel)],
                 "dead_letters": dead,
                 "topics": _largest_topics(kernel),
                 "groups": _furthest_behind(kernel),
@@ -61,6 +64,20 @@ def _warnings(kernel: Kernel, dead: list[dict[str, Any]]) -> Iterator[dict[str, 
     for topic, count in kernel.broker.stored.counts.items():
         text = f"{count} damaged batches in topic {topic}; see headgate log verify"
         yield {"text": text, "page": f"topics/{topic}"}
+
+
+def _expiring(state: AdminState, kernel: Kernel) -> Iterator[dict[str, str]]:
+    """Yield the certificates that expire within ``EXPIRES_WITHIN_DAYS``, or have expired."""
+    for adapter in state.adapters.values():
+        for listener in adapter.listeners if isinstance(adapter, HasListeners) else ():
+            expiry_unix_s = listener.certificate_expiry_unix_s
+            if expiry_unix_s is None:
+                continue
+            days = (expiry_unix_s * 1_000 - kernel.clock.unix_ms()) // _DAY_MS
+            if days < EXPIRES_WITHIN_DAYS:
+                when = f"expires in {days} day(s)" if days >= 0 else "has expired"
+                text = f"the certificate of {listener.name} {when}: {listener.config.tls_cert}"
+                yield {"text": text, "page": ""}
 
 
 def _dead_letters(kernel: Kernel) -> list[dict[str, Any]]:

@@ -8,9 +8,10 @@ from starlette.routing import Route
 from gateway.admin.requests import read_body
 from gateway.admin.state import AdminState
 from gateway.config.base import FrozenConfig
+from gateway.kernel import Kernel
 from gateway.upkeep.scrub import Scrub
 
-WAIT_S_MAX = 10
+WAITS_S = {"true": 10, "1": 1}
 
 
 class NewScrub(FrozenConfig):
@@ -20,24 +21,34 @@ class NewScrub(FrozenConfig):
 
 
 def routes(state: AdminState) -> list[Route]:
-    """Return the routes; ``GET /v1/scrub?wait=true`` answers at its end, or after 10 s."""
+    """Return the routes; ``?wait=true`` answers at the end, or after 10 s, ``?wait=1`` after one.
+
+    The answer to ``POST`` has ``total_bytes``: what there is to read, as far as it is known then.
+    """
 
     async def start(request: Request) -> Response:
         body = await read_body(request, NewScrub)
-        scrub = state.running().scrub
-        scrub.begin(bytes_per_s=body.bytes_per_s)
-        return JSONResponse(_content(scrub), status_code=202)
+        kernel = state.running()
+        kernel.scrub.begin(bytes_per_s=body.bytes_per_s)
+        content = {**_content(kernel.scrub), "total_bytes": _stored_bytes(kernel)}
+        return JSONResponse(content, status_code=202)
 
     async def show(request: Request) -> Response:
         scrub = state.running().scrub
-        if request.query_params.get("wait") == "true":
-            await scrub.wait(WAIT_S_MAX)
+        wait_s = WAITS_S.get(request.query_params.get("wait", ""))
+        if wait_s is not None:
+            await scrub.wait(wait_s)
         return JSONResponse(_content(scrub))
 
     return [
         Route("/scrub", start, methods=["POST"]),
         Route("/scrub", show, methods=["GET"]),
     ]
+
+
+def _stored_bytes(kernel: Kernel) -> int:
+    topics = kernel.topics.everything()
+    return sum(sum(map(kernel.broker.stored_bytes, one.partition_ids)) for one in topics)
 
 
 def _content(scrub: Scrub) -> dict[str, object]:

@@ -15,7 +15,16 @@ from gateway.cli.node_commands import confirm, in_namespace
 from gateway.cli.output import note, print_json, print_rows, say
 from gateway.config.toml_text import toml_lines
 
-_TABLES: Final = ("topics", "queues", "exchanges", "bindings", "users", "auth", "delete")
+_TABLES: Final = (
+    "topics",
+    "queues",
+    "exchanges",
+    "bindings",
+    "users",
+    "auth",
+    "quotas",
+    "delete",
+)
 _OF_CONFIG: Final = frozenset({"declared"})
 _SECRETS: Final = ("password_file", "keys", "scram")
 _HEADER: Final = "# Made by `headgate export`; `headgate import FILE` makes it again.\n"

@@ -3,20 +3,25 @@
 import re
 from collections.abc import Iterable, Mapping
 from itertools import groupby
+from threading import Event
 from typing import Annotated, Any, Final
 
 import typer
 
 from gateway.cli import complete, options
-from gateway.cli.admin_client import AdminClient
+from gateway.cli.admin_client import AdminClient, Refused
 from gateway.cli.node_commands import confirm, in_namespace
 from gateway.cli.output import format_span, print_json, print_rows, say
+from gateway.cli.progress import Progress
 from gateway.cli.synonyms import command_group
 
 _NONE: Final = (
     "no dead-letter queues; headgate queues set NAME dead_letter_topic=TOPIC makes one"
 )
 VALUE_CHARS_SHOWN: Final = 60
+POLL_S: Final = 0.2
+_ACTIVE: Final = ("RUNNING", "CANCELLING")
+_COMPLETED: Final = "COMPLETED"
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
 dlq_app = command_group("Dead letters of a running node.")
@@ -90,6 +95,9 @@ def redrive(
         int | None,
         typer.Option("--rate", min=1, help="Messages per second; else no limit."),
     ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until all are moved, and show the progress.")
+    ] = False,
     yes: options.Yes = False,
 ) -> None:
     """Start to move dead letters back to their source; `status` shows the progress."""
@@ -99,7 +107,28 @@ def redrive(
     body = {"destination": to, "rate_per_s": rate_per_s}
     begun = client.send("POST", "dlq", name, "redrives", body=body)
     total = begun["total_at_start"]
-    say(f"moving {total} message(s) of {name}; headgate dlq status {name}")
+    if wait:
+        _wait(client, name, begun)
+    else:
+        say(f"moving {total} message(s) of {name}; headgate dlq status {name}")
+
+
+def _wait(client: AdminClient, name: str, begun: Mapping[str, Any]) -> None:
+    """Show a redrive's progress until it ends. Error: ``Refused`` when it fails or is cancelled."""
+    progress = Progress(begun["total_at_start"], unit="messages")
+    one, pause = begun, Event()
+    while one["status"] in _ACTIVE:
+        pause.wait(POLL_S)
+        found = client.get("dlq", name, "redrives")["redrives"]
+        one = next(each for each in found if each["handle"] == begun["handle"])
+        progress.show(one["moved"] + one["skipped"])
+    progress.end()
+    said = (
+        f"{one['moved']} of {one['total_at_start']} message(s) moved, {one['skipped']} skipped"
+    )
+    if one["failure"] or one["status"] != _COMPLETED:
+        raise Refused(f"{one['status'].lower()}: {one['failure'] or said}")
+    say(said)
 
 
 @dlq_app.command()

@@ -5,6 +5,7 @@ from typing import Final
 
 from gateway.cli.admin_client import Refused
 from gateway.cli.output import say
+from gateway.cli.progress import Progress
 from gateway.cli.settings import client_of, settings_of
 
 LIVE_BYTES_PER_S: Final = 67_108_864
@@ -17,8 +18,11 @@ def verify_live(config: Path | None, assignments: list[str] | None, bytes_per_s:
     """
     client = client_of(settings_of(config, assignments))
     found = client.send("POST", "scrub", body={"bytes_per_s": bytes_per_s})
+    progress = Progress(found["total_bytes"])
     while found["state"] == "running":
-        found = client.get("scrub", query={"wait": "true"})
+        found = client.get("scrub", query={"wait": "1"})
+        progress.show(found["checked_bytes"])
+    progress.end()
     for one in found["damages"]:
         say(f"DAMAGED  {one['topic']}-{one['partition']} offset {one['offset']}: {one['what']}")
     for one in found["unread"]:

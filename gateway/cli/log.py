@@ -9,6 +9,7 @@ import typer
 from gateway.cli import options
 from gateway.cli.live_verify import LIVE_BYTES_PER_S, verify_live
 from gateway.cli.output import fail, say
+from gateway.cli.progress import Progress
 from gateway.cli.synonyms import command_group
 from gateway.errors import RequestError, StorageUnavailable
 from gateway.model import BatchHeader, Buffer, is_abort_marker, parse_batch_header
@@ -33,7 +34,7 @@ from storage_adapters.segment_log.inspect import (
     read_batch,
     settled_batches,
 )
-from storage_adapters.segment_log.segments import settled_path
+from storage_adapters.segment_log.segments import SETTLED_DIRECTORY, settled_path
 from storage_adapters.segment_log.settled_files import read_manifest
 from storage_adapters.segment_log.verify import DAMAGED, Verification
 
@@ -116,6 +117,12 @@ def verify(
         raise typer.Exit(_EXIT_DAMAGED)
 
 
+def _log_bytes(data_dir: Path) -> int:
+    folders = ("wal", SETTLED_DIRECTORY)
+    files = [path for folder in folders for path in (data_dir / folder).glob("*")]
+    return sum(path.stat().st_size for path in files if path.is_file())
+
+
 def _verify_stopped(data_dir: Path) -> int:
     """Print the damage in a stopped node's files; return the number of damaged places."""
     if not data_dir.exists():
@@ -126,11 +133,13 @@ def _verify_stopped(data_dir: Path) -> int:
             f"process {holder} runs on this data: verify --live, or stop it, or verify a backup"
         )
         raise typer.Exit(_EXIT_BUSY)
-    verification = Verification(data_dir)
+    progress = Progress(_log_bytes(data_dir))
+    verification = Verification(data_dir, progress.add)
     damages = 0
     for finding in verification.run():
         damages += finding.kind == DAMAGED
         say(f"{finding.kind}  {finding.path}: {finding.text}")
+    progress.end()
     say(
         f"{verification.files_count} files, {verification.bytes_count} bytes, "
         f"{verification.batches_count} batches, {verification.partitions_count} partitions"

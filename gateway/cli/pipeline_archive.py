@@ -8,7 +8,8 @@ from gateway.cli import options
 from gateway.cli import pipeline_options as shared
 from gateway.cli.output import print_json, say
 from gateway.cli.pipeline_hold import begin_hold
-from gateway.cli.pipeline_options import LAKE_FORMATS, MIB, Progress, mib
+from gateway.cli.pipeline_options import LAKE_FORMATS
+from gateway.cli.progress import MIB, Progress, mib
 from gateway.cli.settings import settings_of
 
 if TYPE_CHECKING:

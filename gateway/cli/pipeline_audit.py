@@ -8,7 +8,8 @@ import typer
 from gateway.cli import options
 from gateway.cli import pipeline_options as shared
 from gateway.cli.output import print_json, print_rows, say
-from gateway.cli.pipeline_options import LAKE_FORMATS, Progress, mib
+from gateway.cli.pipeline_options import LAKE_FORMATS
+from gateway.cli.progress import Progress, mib
 from gateway.cli.settings import settings_of
 from gateway.sql.engines import engine_url
 

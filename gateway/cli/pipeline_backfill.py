@@ -10,6 +10,7 @@ from gateway.cli import options
 from gateway.cli import pipeline_options as shared
 from gateway.cli import pipeline_resend as resend
 from gateway.cli.output import note, print_json, print_rows, say
+from gateway.cli.progress import Progress
 from gateway.cli.settings import settings_of
 from gateway.errors import RequestError
 
@@ -124,7 +125,7 @@ def backfill(  # noqa: PLR0913 - the options of the command
             _create(endpoint, missing_targets(plan, sources, endpoint))
         target_counts(plan, sources, endpoint)
         sys.stderr.write(f"backfill {plan.job_id}: --id {plan.job_id} goes on where it was\n")
-        progress = shared.Progress(total, unit="records")
+        progress = Progress(total, unit="records")
         done = run(session, plan, sources, endpoint, progress.add)
         progress.end()
     _print_done(plan.job_id, done, as_json=as_json)

@@ -9,7 +9,7 @@ from gateway.cli import options
 from gateway.cli import pipeline_options as shared
 from gateway.cli.admin_client import NodeUnreachable, Refused
 from gateway.cli.output import print_json, say
-from gateway.cli.pipeline_options import MIB, Progress, mib
+from gateway.cli.progress import MIB, Progress, mib
 from gateway.cli.settings import client_of, settings_of
 from gateway.clock import SystemClock
 from gateway.config.settings import Settings

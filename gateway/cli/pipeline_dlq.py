@@ -12,6 +12,7 @@ from gateway.cli import options
 from gateway.cli import pipeline_options as shared
 from gateway.cli import pipeline_resend as resend
 from gateway.cli.output import print_json, print_rows, say
+from gateway.cli.progress import Progress
 from gateway.cli.settings import settings_of
 from gateway.cli.synonyms import command_group
 from gateway.errors import GatewayError
@@ -195,7 +196,7 @@ def replay(  # noqa: PLR0913 - the options of the command
             where = to or "where they came from"
             typer.confirm(f"Send {total:,} dead letter(s) to {where}?", abort=True, err=True)
         sys.stderr.write(f"replay {chosen_id}: --id {chosen_id} goes on where it was\n")
-        progress = shared.Progress(total, unit="letters")
+        progress = Progress(total, unit="letters")
         done = job.run(ordered(rows), progress.add)
         progress.end()
     _print_replayed(chosen_id, done, as_json=as_json)

@@ -15,16 +15,15 @@ from urllib.parse import urlsplit
 import typer
 
 from gateway.cli.output import fail, print_json, say
+from gateway.cli.progress import mib
 from gateway.config.settings import Settings
 from gateway.errors import RequestError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MIB: Final = 1_048_576
 LOCAL: Final = "local[*]"
 LAKE_FORMATS: Final = ("delta", "iceberg", "parquet")
-_BAR_CELLS: Final = 30
 _CLUSTER: Final = "spark://HOST:7077"
 _GROUP: Final = "pipeline"
 _HIDDEN: Final = "***"
@@ -154,37 +153,6 @@ def spark(job: str, *, master: str, once: bool = False) -> "Iterator[SparkSessio
         session.stop()
 
 
-class Progress:
-    """Progress bar, on a terminal only.
-
-    ``unit`` names what is counted; bytes, shown as MiB, unless it is given.
-    """
-
-    def __init__(self, total: int, *, unit: str = "") -> None:
-        self._total = total
-        self._done = 0
-        self._unit = unit
-        self._shows = sys.stderr.isatty() and total > 0
-
-    def add(self, amount: int) -> None:
-        """Advance the bar."""
-        self._done += amount
-        if self._shows:
-            cells = min(_BAR_CELLS * self._done // self._total, _BAR_CELLS)
-            bar = "#" * cells + "." * (_BAR_CELLS - cells)
-            said = f"{self._text(self._done)} of {self._text(self._total)}"
-            sys.stderr.write(f"\r[{bar}] {said} ")
-            sys.stderr.flush()
-
-    def end(self) -> None:
-        """End the bar's line."""
-        if self._shows:
-            sys.stderr.write("\n")
-
-    def _text(self, amount: int) -> str:
-        return f"{amount:,} {self._unit}" if self._unit else mib(amount)
-
-
 def print_plan(
     partitions: int, offsets: int, size_bytes: int, verb: str, *, as_json: bool
 ) -> None:
@@ -196,12 +164,3 @@ def print_plan(
         f"{offsets:,} offsets of {partitions} partition(s), "
         f"{mib(size_bytes)} of the log, are to be {verb}"
     )
-
-
-def mib(size_bytes: int) -> str:
-    """Return a size in MiB as text.
-
-    >>> mib(1_572_864)
-    '1.5 MiB'
-    """
-    return f"{size_bytes / MIB:,.1f} MiB"

@@ -8,7 +8,7 @@ import typer
 from gateway.cli import options
 from gateway.cli import pipeline_options as shared
 from gateway.cli.output import note, print_json, print_rows, say
-from gateway.cli.pipeline_options import MIB, Progress, mib
+from gateway.cli.progress import MIB, Progress, mib
 from gateway.cli.settings import settings_of
 from gateway.clock import SystemClock
 from gateway.errors import RequestError

@@ -7,7 +7,7 @@ import typer
 from gateway.cli import options
 from gateway.cli import pipeline_options as shared
 from gateway.cli.output import print_json, say
-from gateway.cli.pipeline_options import Progress, mib
+from gateway.cli.progress import Progress, mib
 from gateway.cli.settings import settings_of
 from gateway.sql.engines import engine_url
 

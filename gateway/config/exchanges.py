@@ -5,7 +5,7 @@ from typing import Self
 from pydantic import Field, field_validator, model_validator
 
 from gateway.config.base import FrozenConfig
-from gateway.config.names import TopicNameOrNone
+from gateway.config.names import DeclaredMode, TopicNameOrNone
 
 _NAME_BYTES_MAX = 255
 _RESERVED = "amq."
@@ -48,6 +48,11 @@ class DeclaredExchange(FrozenConfig):
         description="`direct`, `fanout`, `topic`, `headers`, `x-consistent-hash`, "
         "`x-modulus-hash`, `x-random`, `x-local-random`, `x-recent-history` or "
         "`x-delayed-message`.",
+    )
+    declared: DeclaredMode | None = Field(
+        default=None,
+        description="`create` or `enforce` for this one; `node.declared` if unset. `enforce` "
+        "changes the alternate exchange; another type has to be deleted first.",
     )
     alternate: str = Field(
         default="",

@@ -31,8 +31,10 @@ from gateway.config.base import (
 from gateway.config.exchanges import DeclaredBinding, DeclaredExchange, ExchangeConfig
 from gateway.config.log import LogConfig
 from gateway.config.metadata import MetadataConfig
+from gateway.config.metrics import MetricsConfig
 from gateway.config.names import DeclaredMode, TopicNameText
 from gateway.config.oauth import OauthConfig
+from gateway.config.otel import OtelConfig
 from gateway.config.queues import DeclaredQueue, DelayConfig, QueueConfig
 from gateway.config.quotas import DeclaredQuota
 from gateway.config.transactions import TransactionsConfig
@@ -352,6 +354,8 @@ class Settings(FrozenConfig):
     auth: AuthConfig = AuthConfig()
     oauth: OauthConfig = OauthConfig()
     log: LogConfig = LogConfig()
+    metrics: MetricsConfig = MetricsConfig()
+    otel: OtelConfig = OtelConfig()
     adapters: dict[str, SerializeAsAny[InstanceOf[FrozenConfig]]] = Field(default_factory=dict)
     topics: tuple[TopicConfig, ...] = ()
     queues: tuple[DeclaredQueue, ...] = ()
@@ -377,4 +381,5 @@ class Settings(FrozenConfig):
     def enforces(self) -> bool:
         """Whether a start changes topics or queues that are there and differ."""
         modes = {one.declared for one in self.topics} | {one.declared for one in self.queues}
+        modes |= {one.declared for one in self.exchanges}
         return "enforce" in modes or (None in modes and self.node.declared == "enforce")

@@ -4,6 +4,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from features.quota.model import check_limit
 from features.routing.model import ALTERNATE_EXCHANGE, Destination, parse_arguments
 from gateway.auth.access_keys import AccessKeys
 from gateway.auth.rule_words import to_rule
@@ -16,10 +17,13 @@ from gateway.deployment.plan import Action, PlannedChange
 from gateway.errors import GatewayError, InvalidRequest, TopicExists
 from gateway.exchanges.manager import Binding, format_arguments
 from gateway.exchanges.model import ExchangeName
+from gateway.exchanges.rows import altered
+from gateway.exchanges.standard import ExchangeNotFound
 from gateway.kernel import Kernel
 from gateway.model import TopicName, check_topic_name
 from gateway.queues.create_queue import check_order, make_queue
 from gateway.queues.model import QueueSettings
+from gateway.quotas.declared import entity_of
 
 
 class Outcome(NamedTuple):
@@ -120,6 +124,18 @@ async def _put_exchange(kernel: Kernel, namespace: str, change: PlannedChange) -
     )
 
 
+async def _alter_exchange(kernel: Kernel, namespace: str, change: PlannedChange) -> None:
+    entry: ExchangeEntry = change.entry
+    row = kernel.exchanges.row(ExchangeName(namespace, entry.name))
+    if row is None:
+        raise ExchangeNotFound(f"no exchange {entry.name!r}")
+    flags = {
+        key: getattr(entry if key in entry.model_fields_set else row, key)
+        for key in ("auto_delete", "is_internal")
+    }
+    await kernel.exchanges.alter(altered(row, entry.alternate, **flags))
+
+
 async def _delete_exchange(kernel: Kernel, namespace: str, change: PlannedChange) -> None:
     await kernel.exchanges.delete(ExchangeName(namespace, change.name))
 
@@ -161,6 +177,14 @@ async def _put_rule(kernel: Kernel, _: str, change: PlannedChange) -> None:
     await book.add_rules([to_rule(change.entry, book.types)])
 
 
+async def _put_quota(kernel: Kernel, _: str, change: PlannedChange) -> None:
+    entity = entity_of(change.entry)
+    limits = {
+        check_limit(entity, name, value): value for name, value in change.entry.limits.items()
+    }
+    await kernel.quotas.change(entity, limits)
+
+
 def _users(kernel: Kernel) -> StoredUsers:
     if not isinstance(kernel.authenticator, StoredUsers):
         raise InvalidRequest("this node's users are kept elsewhere")
@@ -176,6 +200,7 @@ _STEPS: Final[Mapping[tuple[str, Action], _Step]] = {
     ("queue", Action.ALTER): _put_queue,
     ("queue", Action.DELETE): _delete_queue,
     ("exchange", Action.CREATE): _put_exchange,
+    ("exchange", Action.ALTER): _alter_exchange,
     ("exchange", Action.DELETE): _delete_exchange,
     ("binding", Action.CREATE): _put_binding,
     ("user", Action.CREATE): _put_user,
@@ -183,4 +208,6 @@ _STEPS: Final[Mapping[tuple[str, Action], _Step]] = {
     ("user", Action.DELETE): _delete_user,
     ("key", Action.CREATE): _put_key,
     ("rule", Action.CREATE): _put_rule,
+    ("quota", Action.CREATE): _put_quota,
+    ("quota", Action.ALTER): _put_quota,
 }

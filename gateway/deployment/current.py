@@ -3,11 +3,13 @@
 import json
 from collections.abc import Iterator
 
+from features.quota.model import part_text
 from features.routing.model import ALTERNATE_EXCHANGE, Binding, Exchange
 from gateway.auth.rule_view import RuleText, rule_view
 from gateway.auth.rules import RuleBook
 from gateway.auth.users import StoredUsers
 from gateway.auth.verifiers import format_verifier
+from gateway.config.quotas import DeclaredQuota
 from gateway.config.settings import TopicConfig
 from gateway.deployment.document import (
     AuthEntry,
@@ -44,6 +46,7 @@ def current(kernel: Kernel, namespace: str, *, secrets: bool, whole: bool = True
         bindings=tuple(map(_binding, kernel.exchanges.bindings(namespace))),
         users=tuple(_users(kernel, secrets=secrets)),
         auth=AuthEntry(rules=tuple(_rules(kernel))),
+        quotas=tuple(_quotas(kernel)),
     )
 
 
@@ -139,3 +142,12 @@ def _rules(kernel: Kernel) -> Iterator[RuleText]:
             words = rule_view(rule, "store")
             del words["source"]
             yield RuleText.model_validate(words)
+
+
+def _quotas(kernel: Kernel) -> Iterator[DeclaredQuota]:
+    """Yield the quotas, those of the config file too: then its tables make no change."""
+    for entity, limits in kernel.quotas.entities():
+        parts = {"user": entity.user, "client_id": entity.client_id, "ip": entity.ip}
+        named = {name: part_text(part) for name, part in parts.items() if part is not None}
+        values = {key.value: value for key, value in limits.items()}
+        yield DeclaredQuota.model_validate({**named, **values})

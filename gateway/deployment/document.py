@@ -11,6 +11,7 @@ from gateway.auth.rule_view import RuleText
 from gateway.config.base import FrozenConfig
 from gateway.config.exchanges import DeclaredBinding, DeclaredExchange
 from gateway.config.queues import DeclaredQueue
+from gateway.config.quotas import DeclaredQuota
 from gateway.config.settings import Settings, TopicConfig
 from gateway.model import DEFAULT_GROUP
 from gateway.queues.model import QueueSettings
@@ -90,6 +91,7 @@ class Document(FrozenConfig):
     bindings: tuple[BindingEntry, ...] = Field(default=(), max_length=ENTRIES_MAX)
     users: tuple[UserEntry, ...] = Field(default=(), max_length=ENTRIES_MAX)
     auth: AuthEntry = AuthEntry()
+    quotas: tuple[DeclaredQuota, ...] = Field(default=(), max_length=ENTRIES_MAX)
     delete: Deletions = Deletions()
 
 
@@ -100,7 +102,7 @@ def document_of(settings: Settings, *, enforced_only: bool = False) -> Document:
     """
     mode = settings.node.declared
 
-    def counts(one: TopicConfig | DeclaredQueue) -> bool:
+    def counts(one: TopicConfig | DeclaredQueue | DeclaredExchange) -> bool:
         return not enforced_only or (one.declared or mode) == "enforce"
 
     return Document(
@@ -113,6 +115,7 @@ def document_of(settings: Settings, *, enforced_only: bool = False) -> Document:
         exchanges=tuple(
             ExchangeEntry.model_validate(one.model_dump(exclude_unset=True))
             for one in settings.exchanges
+            if counts(one)
         ),
         bindings=tuple(
             BindingEntry.model_validate(one.model_dump(exclude_unset=True))

@@ -17,6 +17,7 @@ from gateway.deployment.document import (
     UserEntry,
 )
 from gateway.queues.model import QueueSettings
+from gateway.quotas.declared import entity_of
 
 _NO_SECRET: Final = "export with --secrets, or add it by hand"  # noqa: S105 - no secret
 _CANNOT_SHRINK: Final = "a topic keeps its partitions"
@@ -62,6 +63,7 @@ def plan(there: Document, wanted: Document, *, enforces: bool) -> list[PlannedCh
         *_bindings(there, wanted),
         *_users(there, wanted),
         *_rules(there, wanted),
+        *_quotas(there, wanted),
     ]
     found = [one for one in changes if one is not None]
     if not enforces:
@@ -157,16 +159,21 @@ def _exchanges(there: Document, wanted: Document) -> Iterator[PlannedChange]:
         found = known.get(entry.name)
         if found is None:
             yield PlannedChange(Action.CREATE, "exchange", entry.name, (), entry)
-        elif details := _exchange_details(entry, found):
-            why = "an exchange is not changed: delete it first"
+        elif not (details := _exchange_details(entry, found)):
+            continue
+        elif entry.type == found.type:
+            yield PlannedChange(Action.ALTER, "exchange", entry.name, tuple(details), entry)
+        else:
+            why = "an exchange keeps its type: delete it first"
             yield PlannedChange(Action.CONFLICT, "exchange", entry.name, (*details, why))
 
 
 def _exchange_details(entry: ExchangeEntry, there: ExchangeEntry) -> list[str]:
-    keys = ("type", "alternate", "auto_delete", "is_internal")
+    """Return what differs. Flags that an entry does not set stay as they are."""
+    flags = {"auto_delete", "is_internal"} & entry.model_fields_set
     return [
-        f"{key} {getattr(there, key)} to {getattr(entry, key)}"
-        for key in keys
+        f"{key} {getattr(there, key) or 'none'} to {getattr(entry, key) or 'none'}"
+        for key in ("type", "alternate", *sorted(flags))
         if getattr(there, key) != getattr(entry, key)
     ]
 
@@ -229,6 +236,22 @@ def _rules(there: Document, wanted: Document) -> Iterator[PlannedChange]:
             who = "everybody" if entry.principal == "*" else entry.principal
             name = f"{entry.effect} {entry.operation} {entry.resource} {entry.name} to {who}"
             yield PlannedChange(Action.CREATE, "rule", " ".join(name.split()), (), entry)
+
+
+def _quotas(there: Document, wanted: Document) -> Iterator[PlannedChange]:
+    """Yield the entities whose limits differ; limits that an entry does not set stay."""
+    known = {entity_of(one): one.limits for one in there.quotas}
+    for entry in wanted.quotas:
+        entity = entity_of(entry)
+        before = known.get(entity, {})
+        details = tuple(
+            f"{name} {before.get(name, 'none')} to {value}"
+            for name, value in entry.limits.items()
+            if before.get(name) != value
+        )
+        if details:
+            action = Action.ALTER if before else Action.CREATE
+            yield PlannedChange(action, "quota", entity.text(), details, entry)
 
 
 def _deletions(there: Document, wanted: Document) -> Iterator[PlannedChange]:

@@ -18,7 +18,7 @@ async def enforce(kernel: Kernel) -> None:
     What cannot be changed is logged, and the node starts: drift is no reason to be away.
     """
     wanted = document_of(kernel.settings, enforced_only=True)
-    if not (wanted.topics or wanted.queues):
+    if not (wanted.topics or wanted.queues or wanted.exchanges):
         return
     changes = plan(_there(kernel), wanted, enforces=True)
     for outcome in await carry_out(kernel, DEFAULT_NAMESPACE, changes):

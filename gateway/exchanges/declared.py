@@ -9,13 +9,16 @@ from features.routing.model import (
     Exchange,
     Value,
     format_arguments,
+    parse_arguments,
 )
 from features.routing.types import check_binding, check_exchange
 from gateway.config.base import InvalidSettings
 from gateway.config.exchanges import DeclaredBinding, DeclaredExchange
+from gateway.config.names import DeclaredMode
 from gateway.errors import GatewayError
 from gateway.exchanges.manager import Exchanges
 from gateway.exchanges.model import ExchangeName
+from gateway.exchanges.rows import altered
 from gateway.exchanges.standard import STANDARD
 from gateway.model import DEFAULT_NAMESPACE
 
@@ -24,8 +27,12 @@ async def make_exchanges(
     exchanges: Exchanges,
     wanted: Sequence[DeclaredExchange],
     bindings: Sequence[DeclaredBinding],
+    mode: DeclaredMode = "create",
 ) -> None:
     """Create the missing exchanges of the config, then the missing bindings.
+
+    With ``enforce``, its own or the node's ``mode``, one that is there gets the alternate exchange
+    of the config.
 
     What has been removed by a command is made again at the next start. Errors:
     ``InvalidSettings``, also for an exchange that is there and differs, and for a binding of which
@@ -34,6 +41,8 @@ async def make_exchanges(
     for declared in wanted:
         name = ExchangeName(DEFAULT_NAMESPACE, declared.name)
         try:
+            if (declared.declared or mode) == "enforce":
+                await _enforce(exchanges, name, declared)
             await exchanges.declare(name, declared.type, arguments_of(declared))
         except GatewayError as error:
             raise _refused(f"exchanges.{declared.name}", error) from error
@@ -42,6 +51,25 @@ async def make_exchanges(
             await exchanges.bind(DEFAULT_NAMESPACE, to_binding(binding))
         except GatewayError as error:
             raise _refused(f"bindings[{number}]", error) from error
+
+
+async def _enforce(
+    exchanges: Exchanges, name: ExchangeName, declared: DeclaredExchange
+) -> None:
+    """Change the alternate exchange of one of the same type; its flags stay."""
+    row = exchanges.row(name)
+    if row is None or row.type != declared.type:
+        return
+    before = parse_arguments(row.arguments).get(ALTERNATE_EXCHANGE, "")
+    if before != declared.alternate:
+        await exchanges.alter(
+            altered(
+                row,
+                declared.alternate,
+                auto_delete=row.auto_delete,
+                is_internal=row.is_internal,
+            )
+        )
 
 
 def check_declared(

@@ -199,6 +199,10 @@ class Exchanges:
         )
         return await self._changes.make(self._declare(row))
 
+    async def alter(self, row: ExchangeRow) -> None:
+        """Keep a changed row of an exchange; its type and bindings stay. ``StorageUnavailable``."""
+        await self._changes.make(self._store(row))
+
     async def delete(self, name: ExchangeName, *, if_unused: bool = False) -> None:
         """Delete an exchange and its bindings.
 
@@ -236,10 +240,13 @@ class Exchanges:
             raise Overloaded(
                 f"there are exchange.exchanges_max, {self.config.exchanges_max}, exchanges"
             )
+        await self._store(row)
+        return True
+
+    async def _store(self, row: ExchangeRow) -> None:
         if row.is_durable:
             await self._metadata.put_exchange(row)
         self._keep(row)
-        return True
 
     async def _delete(self, name: ExchangeName, *, if_unused: bool) -> None:
         if name.name == DEFAULT_EXCHANGE or name.name.startswith(RESERVED):

@@ -1,6 +1,11 @@
-"""Rows of exchanges and bindings: made, and compared."""
+"""Rows of exchanges and bindings: made, compared, changed."""
 
-from features.routing.model import ALTERNATE_EXCHANGE, Binding, parse_arguments
+from features.routing.model import (
+    ALTERNATE_EXCHANGE,
+    Binding,
+    format_arguments,
+    parse_arguments,
+)
 from gateway.exchanges.model import BindingRow, ExchangeName, ExchangeRow
 from gateway.exchanges.standard import ExchangeExists
 from gateway.topics.manager import Topic
@@ -35,3 +40,16 @@ def check_equal(known: ExchangeRow, row: ExchangeRow) -> None:
                 f"inequivalent arg {field!r} for exchange {row.name.name!r}: "
                 f"received {received!r} but current is {current!r}"
             )
+
+
+def altered(
+    row: ExchangeRow, alternate: str, *, auto_delete: bool, is_internal: bool
+) -> ExchangeRow:
+    """Return a row with another alternate exchange, "" for none, and other flags."""
+    arguments = parse_arguments(row.arguments)
+    arguments.pop(ALTERNATE_EXCHANGE, None)
+    if alternate:
+        arguments[ALTERNATE_EXCHANGE] = alternate
+    return row._replace(
+        arguments=format_arguments(arguments), auto_delete=auto_delete, is_internal=is_internal
+    )

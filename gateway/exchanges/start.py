@@ -31,5 +31,7 @@ async def start_exchanges(  # noqa: PLR0913, PLR0917 - the parts of the kernel t
     """
     exchanges = await Exchanges.open(metadata, topics, clock, settings.exchange)
     stack.push_async_callback(exchanges.close)
-    await make_exchanges(exchanges, settings.exchanges, settings.bindings)
+    await make_exchanges(
+        exchanges, settings.exchanges, settings.bindings, settings.node.declared
+    )
     return Publisher(exchanges, topics, broker, coalescer, transfers, clock)

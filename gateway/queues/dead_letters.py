@@ -272,14 +272,16 @@ class DeadLetters:
         lane.lane.moved(offsets)
         lane.done(Effects(wake=True))
         self._warned.discard(lane.lane_id)
-        self._context.counters.dead_lettered += len(some) - dropped
-        self._context.counters.dropped += dropped
+        lane.owner.counters.dead_lettered += len(some) - dropped
+        lane.owner.counters.dropped += dropped
+        if (tracer := self._context.broker.append_queue.tracer) is not None:
+            tracer.settled(lane.partition, offsets, "dead_letter")
 
     def _drop(self, lane: QueueLane, some: list[DeadMessage]) -> None:
         entry = lane.lane.moved([dead.offset for dead, _, _ in some])
         lane.journal.put(lane, entry, partial(_tell, some))
         lane.done(Effects(wake=True))
-        self._context.counters.dropped += len(some)
+        lane.owner.counters.dropped += len(some)
 
     def _failed(self, lane: QueueLane, some: list[DeadMessage], error: GatewayError) -> None:
         if lane.lane_id not in self._warned:  # once, until something moves again

@@ -200,7 +200,7 @@ class DeliveryFilter:
             self._release(lane, ids, delay_ms)
 
     def _see_to(self, lane: QueueLane, rest: _Rest) -> None:
-        counters = self._context.counters
+        counters = lane.owner.counters
         now = self._context.clock.steady_unix_ms()
         if rest.gone:
             lane.done(lane.lane.ack(rest.gone, now=now)[1])

@@ -159,7 +159,7 @@ class HeadExpiry:
         moving_max = min(MOVING_MAX, max(self._receivers.settings.in_flight_max // 2, 1))
         room = max(moving_max - lane.lane.moving_count, 0)
         effects = lane.lane.reject_ready(expired[:room], reason=EXPIRED, now=now)
-        self._context.counters.expired += len(effects.dead)
+        lane.owner.counters.expired += len(effects.dead)
         if effects.dead:  # look behind them; without any, a move that ends calls ``check_soon``
             self._to_look[lane] = None
             self._schedule()

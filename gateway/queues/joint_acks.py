@@ -76,4 +76,4 @@ class JointAcks:
         for lane, ranges, done, ack_number in acks:
             end_ack(lane, ack_number, error, ids_of(done, ranges))
             if error is None:
-                self._context.counters.settled += sum(map(len, done))
+                lane.owner.counters.settled += sum(map(len, done))

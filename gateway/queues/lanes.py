@@ -11,6 +11,7 @@ from features.queue.model import NO_LIMIT, Dead, Effects, LapsedRange, Order, Po
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer
+from gateway.config.metrics import MetricsConfig
 from gateway.config.queues import QueueConfig
 from gateway.deadlines import Deadlines
 from gateway.errors import Overloaded, StorageUnavailable
@@ -23,7 +24,7 @@ from gateway.queues.lease_ends import LeaseEnds
 from gateway.queues.message_cache import MessageCache
 from gateway.queues.model import EarlierDelay, QueueSettings
 from gateway.queues.no_journal import LaneJournal, NoJournal
-from gateway.queues.queue_counters import QueueCounters
+from gateway.queues.queue_counters import CountersByQueue, QueueCounters
 from gateway.retention_holds import HolderKind
 from gateway.storage import OnDone
 from gateway.transfer.payload import Addressed
@@ -77,13 +78,14 @@ class DeadLetterMover(Protocol):
 class QueueContext:
     """Parts shared by all queues of a node."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - the parts, in the order of their making
         self,
         broker: Broker,
         clock: Clock,
         config: QueueConfig,
         journal: QueueJournal,
         transfers: Transfers,
+        metrics: MetricsConfig | None = None,
     ) -> None:
         self.broker = broker
         self.transfers = transfers
@@ -99,13 +101,18 @@ class QueueContext:
         self.leases: Deadlines[QueueLane] = Deadlines(clock, QueueLane.tick)
         self.expiries: Deadlines[QueueLane] = Deadlines(clock, QueueLane.check_expiry)
         self.cold_reads = asyncio.Semaphore(COLD_READS_MAX)
-        self.counters = QueueCounters()
+        self.counters_by_queue = CountersByQueue(metrics or MetricsConfig())
         self.mover: DeadLetterMover
         # Lanes use the steady clock, timers the monotonic one; their difference is fixed.
         self.steady_ahead_ms = clock.steady_unix_ms() - clock.monotonic_ms()
         self.touched: set[QueueLane] = set()
         """Lanes whose floor may have moved."""
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def counters(self) -> QueueCounters:
+        """Counts of all queues together."""
+        return self.counters_by_queue.total()
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a background task, which ends with the node."""
@@ -166,6 +173,7 @@ class LaneOwner(Protocol):
     """The queue of a lane, as far as the lane needs it."""
 
     settings: QueueSettings
+    counters: QueueCounters
 
     @property
     def earlier_delays(self) -> tuple[EarlierDelay, ...]:

@@ -14,6 +14,7 @@ from uuid import UUID
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer
+from gateway.config.metrics import MetricsConfig
 from gateway.config.queues import QueueConfig
 from gateway.errors import Overloaded, TopicExists, TopicNotFound
 from gateway.futures import await_done
@@ -33,7 +34,7 @@ from gateway.queues.pending_receives import PendingReceive, PendingReceives
 from gateway.queues.purge_offsets import PURGED, format_purged
 from gateway.queues.queue import Queue
 from gateway.queues.queue_calls import SERVICE, QueueService
-from gateway.queues.queue_counters import QueueCounters
+from gateway.queues.queue_counters import CountersByQueue, QueueCounters
 from gateway.queues.queue_index import QueueIndex
 from gateway.queues.queue_shards import QueueShards
 from gateway.queues.redrive import Redrive, Redrives
@@ -56,6 +57,7 @@ class QueueManager:
         self, context: QueueContext, topics: TopicManager, metadata: MetadataStore
     ) -> None:
         self._context = context
+        self.counters_by_queue: CountersByQueue = context.counters_by_queue
         self._topics = topics
         self._metadata = metadata
         self._changes = Changes()
@@ -75,7 +77,7 @@ class QueueManager:
         self._queues.on_added = self.unused.follow
 
     @classmethod
-    async def open(
+    async def open(  # noqa: PLR0913 - the parts of the kernel before it
         cls,
         broker: Broker,
         topics: TopicManager,
@@ -84,6 +86,7 @@ class QueueManager:
         config: QueueConfig,
         *,
         transfers: Transfers | None = None,
+        metrics: MetricsConfig | None = None,
     ) -> Self:
         """Return the node's queues, loaded from the metadata store and the journal.
 
@@ -95,7 +98,7 @@ class QueueManager:
             broker, topics, clock, room_bytes=config.journal_room_bytes
         )
         transfers = transfers or Transfers(broker, topics, clock)
-        context = QueueContext(broker, clock, config, journal, transfers)
+        context = QueueContext(broker, clock, config, journal, transfers, metrics)
         manager = cls(context, topics, metadata)
         await manager._load()
         topics.on_changed.append(manager._on_topic_changed)
@@ -134,7 +137,7 @@ class QueueManager:
 
     @property
     def counters(self) -> QueueCounters:
-        """Counters of messages since the start."""
+        """Counts of messages since the start, all queues together."""
         return self._context.counters
 
     @property
@@ -353,6 +356,7 @@ class QueueManager:
     def _drop(self, queue: Queue) -> None:
         self._queues.remove(queue)
         queue.drop()
+        self.counters_by_queue.forget(queue.name, queue.group)
         if not self._queues.of(queue.topic):
             self._context.message_cache.forget(queue.topic.partition_ids)
         self.redrives.forget(queue)

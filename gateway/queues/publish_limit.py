@@ -62,7 +62,7 @@ class PublishLimit:
     def check(self, size_bytes: int) -> None:
         """See ``AppendLimit``."""
         if not self._fitting_count((size_bytes,)):
-            self._context.counters.refused += 1
+            self._receivers.lanes[0].owner.counters.refused += 1
             settings = self._receivers.settings
             bounds = (
                 f"{settings.length_max} messages" if settings.length_max else "",
@@ -105,7 +105,7 @@ class PublishLimit:
     def refuse(self, run: RecordRun, headers: Headers) -> None:
         """See ``AppendLimit``."""
         settings = self._receivers.settings
-        self._context.counters.refused += len(run.values)
+        self._receivers.lanes[0].owner.counters.refused += len(run.values)
         if settings.overflow is not Overflow.REJECT_PUBLISH_DLX:
             return
         if not settings.has_dead_letters:

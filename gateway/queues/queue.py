@@ -44,6 +44,7 @@ class Queue:
         self._context = context
         self._pending_receives = pending_receives
         self._fairness = Fairness()
+        self.counters = context.counters_by_queue.of(topic, row.group)
         self._receivers = Receivers(context, pending_receives, row.settings)
         self.usage = self._receivers.usage
         self._settler = Settler(context, self._receivers.freed)
@@ -58,8 +59,7 @@ class Queue:
         self.row = row
         self.settings = row.settings
         self.lanes: list[QueueLane] = []
-        self.is_gone = False
-        self.is_away = False
+        self.is_gone = self.is_away = False
         """Whether another node owns a partition of it; requests are refused, see ``check_here``."""
 
     @property

@@ -389,7 +389,9 @@ class Receivers:
 
     def _filter(self, receiver: Taker, found_parts: list[FoundPart]) -> list[DeliveredRange]:
         delivered = self._sifter.filter_found(found_parts, receiver.bytes_max, self.settings)
-        counters = self._context.counters
         for one in delivered:
-            counters.delivered += len(one.offsets)
+            found_parts[0][0].owner.counters.delivered += len(one.offsets)
+        if (tracer := self._context.broker.append_queue.tracer) is not None:
+            for one in delivered:
+                tracer.received(one.partition, one.offsets)
         return delivered

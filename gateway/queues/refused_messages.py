@@ -38,7 +38,7 @@ def bury_refused(
         context.transfers.append(
             lane.partition.shard, addressed, _note, coalescer=context.messages
         )
-    context.counters.dead_lettered += len(run.values)
+    lane.owner.counters.dead_lettered += len(run.values)
 
 
 def _note(error: StorageUnavailable | None) -> None:

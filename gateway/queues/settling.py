@@ -201,7 +201,10 @@ class Settler:
         if effects.done:
             answer.ack_number = lane.lane.ack_number
             for one in effects.done:
-                self._context.counters.settled += len(one)
+                lane.owner.counters.settled += len(one)
+            if (tracer := self._context.broker.append_queue.tracer) is not None:
+                for one in effects.done:
+                    tracer.settled(lane.partition, one, "ack")
         if dead:
             answer.waits_for = 2
             self._context.mover.move_dead(lane, dead, answer.arrived)
@@ -245,7 +248,9 @@ class Settler:
         if results.count(Result.DONE) != len(results):
             found = zip(group.ids, results, strict=True)
             acked = [one for one, result in found if result is Result.DONE]
-        self._context.counters.settled += len(acked)
+        lane.owner.counters.settled += len(acked)
+        if (tracer := self._context.broker.append_queue.tracer) is not None:
+            tracer.settled(lane.partition, [offset for offset, _ in acked], "ack")
         done = _Acked(lane, acked, lane.lane.ack_number, batch.arrived)
         lane.done(effects, done.arrived)
 

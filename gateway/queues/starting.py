@@ -25,7 +25,13 @@ async def start_queues(  # noqa: PLR0913, PLR0917 - the parts of the kernel befo
 ) -> QueueManager:
     """Open queues, which ``stack`` closes, and make the declared queues."""
     queues = await QueueManager.open(
-        broker, topics, clock, metadata, settings.queue, transfers=transfers
+        broker,
+        topics,
+        clock,
+        metadata,
+        settings.queue,
+        transfers=transfers,
+        metrics=settings.metrics,
     )
     stack.push_async_callback(queues.close)
     await make_queues(queues, topics, settings.queues)

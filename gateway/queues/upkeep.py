@@ -149,7 +149,7 @@ class QueueUpkeep:
             return False
         now = self._context.clock.steady_unix_ms()
         effects = lane.lane.reject_ready(offsets, reason=EXPIRED, now=now)
-        self._context.counters.expired += len(effects.dead)
+        lane.owner.counters.expired += len(effects.dead)
         lane.done(effects)
         lane.feed_more()
         return bool(effects.dead)

@@ -153,7 +153,7 @@ class ShareGroups:
         if queue is not None:
             for lane in queue.lanes:
                 if lane.number == number and lane.is_open:
-                    return SharePartition(queue, lane, self._clock, self._queues.counters)
+                    return SharePartition(queue, lane, self._clock, queue.counters)
         msg = f"share group {name.name[:80]!r} does not read {topic.name.name} {number}"
         raise TopicNotFound(msg)
 

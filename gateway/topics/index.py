@@ -7,6 +7,7 @@ from uuid import UUID
 from gateway.errors import TopicNotFound
 from gateway.metadata.store import PartitionRange
 from gateway.model import PartitionIdentity, TopicName
+from gateway.monitoring.topic_traffic import UNCOUNTED, Traffic
 from gateway.topics.configs import TopicSettings
 
 
@@ -14,8 +15,9 @@ class Topic:
     """Topic, changed in place by the ``TopicManager``; deleted ones are not found.
 
     ``partition_ids`` and ``partitions`` have one item per partition, by number; ``partitions``
-    is the broker's, which fills it when a partition is first used. ``configs`` are the
-    overrides. ``is_transient``: it has no row in the metadata store, and ends with the process.
+    is the broker's, which fills it when a partition is first used, and sets ``traffic`` then.
+    ``configs`` are the overrides. ``is_transient``: it has no row in the metadata store, and ends
+    with the process.
     """
 
     __slots__ = (
@@ -27,6 +29,7 @@ class Topic:
         "partition_ids",
         "partitions",
         "settings",
+        "traffic",
         "uuid",
     )
 
@@ -50,6 +53,7 @@ class Topic:
         self.created_unix_ms = created_unix_ms
         self.partition_ids: list[int] = []
         self.partitions: list[Any] = []
+        self.traffic: Traffic = UNCOUNTED
 
     def __repr__(self) -> str:
         """Return the name and the number of partitions, for logs."""

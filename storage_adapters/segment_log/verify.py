@@ -5,7 +5,7 @@ that each partition's offsets are consecutive over all of them. A start's repair
 without writing. The node must be stopped.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -35,11 +35,19 @@ class Finding(NamedTuple):
     text: str
 
 
-class Verification:
-    """One pass over a data directory. The counts are complete when ``run`` has ended."""
+def _ignore(_size_bytes: int) -> None:
+    """Show no progress."""
 
-    def __init__(self, data_dir: Path) -> None:
+
+class Verification:
+    """One pass over a data directory. The counts are complete when ``run`` has ended.
+
+    ``on_file`` is called with the size of each file that was read.
+    """
+
+    def __init__(self, data_dir: Path, on_file: Callable[[int], None] = _ignore) -> None:
         self._data_dir = data_dir
+        self._on_file = on_file
         self._coverage: dict[int, list[Coverage]] = {}
         self._bounds: dict[int, tuple[int, int]] = {}
         self._deleted: set[int] = set()
@@ -72,6 +80,7 @@ class Verification:
             self.files_count += 1
             self.batches_count += found.batches_count
             self.bytes_count += found.bytes_count
+            self._on_file(found.bytes_count)
             for problem in found.problems:
                 yield Finding(DAMAGED, found.path, problem)
             if record.number == manifest.directory:
@@ -88,6 +97,7 @@ class Verification:
                 continue
             report = inspect_segment(path, number)
             self.files_count += 1
+            self._on_file(path.stat().st_size)
             if report.header is None:
                 continue  # The trial start decides whether that is allowed.
             with mapped(path) as view:

@@ -80,3 +80,20 @@ def test_a_log_that_nobody_reads_stops_nothing(monkeypatch: pytest.MonkeyPatch) 
     structlog.get_logger().error("nobody hears this")
     with pytest.raises(BrokenPipeError):  # What a print would have met.
         broken.close()
+
+
+def test_a_json_line_has_the_stable_name_of_its_event(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logs.configure(LogConfig(format="json"))
+    structlog.get_logger().info("ready", pid=1)
+    logs.log_warnings(["storage.flush: a surprise"])
+    logging.getLogger("library").warning("its words")
+    names = [json.loads(line)["event_name"] for line in capsys.readouterr().err.splitlines()]
+    assert names == ["node.ready", "config.warning", "library.message"]
+
+
+def test_a_console_line_has_words_only(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(LogConfig())
+    logs.log_warnings(["storage.flush: a surprise"])
+    assert capsys.readouterr().err.rstrip().endswith("storage.flush: a surprise")

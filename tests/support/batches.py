@@ -1,6 +1,7 @@
 """Batches for tests, made by kafka-python's codec, which is not ours."""
 
 import struct
+from collections.abc import Sequence
 
 from crc32c import crc32c
 from kafka.record.default_records import DefaultRecordBatchBuilder
@@ -19,6 +20,7 @@ def sample_batch(
     producer_epoch: int = -1,
     base_sequence: int = -1,
     is_transactional: bool = False,
+    headers: Sequence[tuple[str, bytes]] = (),
 ) -> bytearray:
     """Return a v2 batch of ``count`` equal records."""
     builder = DefaultRecordBatchBuilder(
@@ -31,7 +33,7 @@ def sample_batch(
         batch_size=1 << 30,
     )
     for delta in range(count):
-        builder.append(delta, timestamp_unix_ms, key, value, [])
+        builder.append(delta, timestamp_unix_ms, key, value, list(headers))
     return bytearray(builder.build())
 
 

@@ -127,7 +127,9 @@ class ConnectionPublisher:
             run = PublishedRun(run.publish, run.properties, run.bodies[:count])
             name, publication = self._to_publication(plan, run)
         pending = None if channel.confirms is None else channel.confirms.publish(count)
-        on_done = partial(self._on_done, channel, pending)
+        on_done = self._node.latency.sampled(
+            BasicPublish.NAME, partial(self._on_done, channel, pending)
+        )
         try:
             topics = self._node.kernel.publisher.publish(name, publication, on_done)
         except AmqpFault:

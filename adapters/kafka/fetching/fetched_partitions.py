@@ -1,6 +1,7 @@
 """Partitions of a pending fetch, and their encoded response."""
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from adapters.kafka.access.authorization import topic_for
 from adapters.kafka.codec import TopicRef
@@ -10,7 +11,10 @@ from adapters.kafka.node.fetch_target import FetchTarget
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation
 from gateway.errors import GatewayError, as_value
-from gateway.model import Buffer
+from gateway.model import Buffer, parse_batch_header
+
+if TYPE_CHECKING:
+    from gateway.tracing.tracer import Tracer
 
 
 class ByteAllowance:
@@ -44,6 +48,17 @@ def remove_unauthorized(
         except GatewayError as error:
             for target in partitions:
                 target.error, target.partition, target.batches = as_value(error), None, ()
+
+
+def trace_received(
+    tracer: "Tracer", topics: Iterable[tuple[TopicRef, Sequence[FetchTarget]]]
+) -> None:
+    """Make spans of the sampled messages of a response."""
+    for _, partitions in topics:
+        for target in partitions:
+            if target.partition is not None and target.batches:
+                end = parse_batch_header(target.batches[-1]).last_offset + 1
+                tracer.received(target.partition, range(target.request.offset, end))
 
 
 def encode_answer(

@@ -17,6 +17,7 @@ from adapters.kafka.fetching.fetched_partitions import (
     ByteAllowance,
     encode_answer,
     remove_unauthorized,
+    trace_received,
 )
 from adapters.kafka.fetching.ports import FetchReply, FetchWait, Topics
 from adapters.kafka.metadata.broker_addresses import other_brokers
@@ -356,6 +357,8 @@ class PendingFetch:
         self._leave()
         self._reply.hurry = None
         remove_unauthorized(self._session, self._topics, since=self._revision)
+        if (tracer := self._node.broker.append_queue.tracer) is not None:
+            trace_received(tracer, self._topics)
         if self._element_count > SLICE_ELEMENTS:
             self._start(self._answer_large())
         else:

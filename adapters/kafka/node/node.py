@@ -19,6 +19,7 @@ from gateway.config.settings import Settings
 from gateway.groups.cursors import CursorManager
 from gateway.groups.manager import GroupManager
 from gateway.metadata.store import MetadataStore, ProducerIds
+from gateway.monitoring.request_latency import RequestLatency
 from gateway.placement import Placement
 from gateway.quotas.manager import Quotas
 from gateway.shares.manager import ShareGroups
@@ -55,3 +56,4 @@ class Node:
     audit: Audit = field(default_factory=Audit)
     logins: LoginThrottle = field(default_factory=LoginThrottle)
     tokens: Tokens | None = None
+    latency: RequestLatency = field(default_factory=RequestLatency)

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any, Final, Protocol
 
 from adapters.kafka.codec import API_VERSIONS, RequestHeader
@@ -10,6 +11,7 @@ from adapters.kafka.handlers import APIS, api_versions
 from adapters.kafka.quotas.request_meter import RequestMeter
 from adapters.kafka.quotas.throttle_field import place_throttle
 from gateway.model import Buffer
+from gateway.monitoring.request_latency import RequestLatency
 
 _RESPONSE: Final = struct.Struct(">ii")
 _CORRELATION_BYTES: Final = 4
@@ -44,16 +46,25 @@ class Reply:
     """Reply to one request, with its place in the order of the connection's replies."""
 
     __slots__ = (
-        "cancel", "connection", "correlation_id", "fetched_bytes", "hurry", "is_done",
-        "is_flexible", "meter", "pieces", "unacknowledged_bytes",
+        "api_name", "begun_s", "cancel", "connection", "correlation_id", "fetched_bytes", "hurry",
+        "is_done", "is_flexible", "latency", "meter", "pieces", "unacknowledged_bytes",
     )  # fmt: skip
 
-    def __init__(self, connection: ReplyConnection, header: RequestHeader) -> None:
+    def __init__(
+        self,
+        connection: ReplyConnection,
+        header: RequestHeader,
+        api_name: str = "",
+        latency: RequestLatency | None = None,
+    ) -> None:
         self.connection = connection
         self.correlation_id = header.correlation_id
         self.is_flexible = header.api_key != API_VERSIONS and is_flexible(
             header.api_key, header.version
         )
+        self.api_name = api_name
+        self.latency = latency  # None for APIs that are not served
+        self.begun_s = perf_counter()
         self.is_done = False
         self.pieces: list[Buffer] = []
         self.unacknowledged_bytes = 0
@@ -80,6 +91,8 @@ class Reply:
         elif self.meter is not None:
             self.meter.settle(is_answered=False)
         self.is_done = True
+        if self.latency is not None:
+            self.latency.observe(self.api_name, perf_counter() - self.begun_s)
         self.connection.guard(self.connection.on_reply, self)
 
     def guard(self, work: Callable[..., None], *args: Any) -> None:  # noqa: ANN401 - passed on

@@ -16,7 +16,7 @@ from adapters.mqtt.packets.refusal_packets import ACK_CODES, encode_refusal, wit
 from adapters.mqtt.ports import SessionPort
 from adapters.mqtt.publishing.mixed_topics import MixedTopicPublisher
 from adapters.mqtt.publishing.ports import PublishingConnection
-from adapters.mqtt.publishing.publishing import Publishing
+from adapters.mqtt.publishing.publishing import OnPublished, Publishing
 from adapters.mqtt.session import InboundAliases, InboundWindow, without_alias
 from adapters.mqtt.wire import (
     EXACTLY_ONCE,
@@ -192,9 +192,11 @@ class Inbound:
             size_bytes = PACKET_OVERHEAD_BYTES * len(payloads) + sum(map(len, payloads))
         published = Published(self, run, size_bytes)
         self._count_in(size_bytes)
+        on_done: OnPublished = published
         if run.qos:
             self._in_turn.append(published)
-        if self._publishing.publish(run, session, published):
+            on_done = self._counters.latency.sampled("PUBLISH", published)
+        if self._publishing.publish(run, session, on_done):
             return
         self._withdraw(published)
         self._take_each(run.packets(at, at + 1) for at in range(len(payloads)))

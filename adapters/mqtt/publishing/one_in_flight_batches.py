@@ -163,8 +163,9 @@ class OneInFlightBatches:
             now_unix_ms,
             OneInFlightMessages(some, payloads),
         )
+        on_done = self._counters.latency.sampled("PUBLISH", partial(self._done, lane, some))
         try:
-            self._coalescer.add(lane.partition, records, partial(self._done, lane, some))
+            self._coalescer.add(lane.partition, records, on_done)
         except GatewayError:  # of one of them, perhaps: each gets an answer of its own
             self._counters.publish_received -= len(some)
             for publisher in some:

@@ -6,12 +6,14 @@ answered in XML, or in JSON of its own where the request asks for it.
 
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from time import perf_counter
 from typing import Any, Final, Protocol
 
 from adapters.sqs.call import Call, Result
 from adapters.sqs.errors import SqsError
 from adapters.sqs.http import json_codec, query_json, xml_codec
 from adapters.sqs.http.shapes import Operation
+from gateway.monitoring.request_latency import RequestLatency
 
 _STATUS_LINES: Final[Mapping[int, str]] = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus
@@ -43,11 +45,13 @@ class Reply:
     """The response to one request, given once. ``data`` is the whole response when complete."""
 
     __slots__ = (
+        "begun_s",
         "call",
         "connection",
         "data",
         "is_json",
         "is_last",
+        "latency",
         "operation",
         "request_id",
         "sends_body",
@@ -71,6 +75,8 @@ class Reply:
         self.operation: Operation | None = None
         self.call: Call | None = None
         self.data: bytes | None = None
+        self.latency: RequestLatency | None = None  # counts the answer; not of plain HTTP
+        self.begun_s = 0.0
 
     def __call__(self, call: Call, result: Result | None, error: SqsError | None) -> None:  # noqa: ARG002 - see ``Answer``
         """See ``Answer``. An exception closes this connection only."""
@@ -132,3 +138,5 @@ class Reply:
         """Drop the call, which refers to the request's parameters and to this object."""
         assert self.data is None, "answered twice"
         self.call = None
+        if self.latency is not None and self.operation is not None:
+            self.latency.observe(self.operation.name, perf_counter() - self.begun_s)

@@ -1,0 +1,1 @@
+"""Traces of single messages, for OpenTelemetry: see docs/tracing.md. Off without ``[otel]``."""
