@@ -77,6 +77,8 @@ class QueuePolicies:
         Error: ``AmqpFault`` 406. A policy that does not suit the queue is left out.
         """
         own = to_settings(arguments, self._lease_ms)
+        if not self.policies.has_any(namespace):
+            return own
         found = self._of_queue(namespace, name, arguments)
         if not found.definition:
             return own

@@ -9,7 +9,9 @@ from adapters.amqp.contribution import CONTRIBUTION
 from adapters.amqp.management.server import ManagementServer
 from adapters.amqp.node import AmqpNode
 from adapters.amqp.v091.connection import AmqpConnection
+from adapters.amqp.v091.errors import AmqpFault, ReplyCode
 from adapters.amqp.v091.handlers import CONNECTION_HANDLERS, HANDLERS
+from adapters.amqp.v091.session import State
 from gateway.budget import Budget
 from gateway.config.base import Address
 from gateway.kernel import Endpoint, Kernel
@@ -63,6 +65,7 @@ class AmqpAdapter:
             admission=self.kernel.admission,
         )
         await self._listener.start()
+        self.kernel.authenticator.on_removed.append(self._disconnect)
         management = self.config.management
         if management is not None and management.enabled:
             server = ManagementServer(management, self)
@@ -72,6 +75,14 @@ class AmqpAdapter:
                 await self.stop()
                 raise
             self._management = server
+
+    def _disconnect(self, name: str) -> None:
+        """Close the connections of a principal who may not be connected any more."""
+        for connection in self.amqp_connections():
+            if connection.state is State.OPEN and connection.principal.name == name:
+                text = f"user '{connection.user_name}' is deleted"
+                fault = AmqpFault(ReplyCode.CONNECTION_FORCED, text)
+                connection.guard(connection.end, fault)
 
     @property
     def amqp_address(self) -> Address:

@@ -41,6 +41,10 @@ class Policies:
         self.on_change: list[Callable[[str], None]] = []
         documents.on_change.append(self._on_document)
 
+    def has_any(self, namespace: str) -> bool:
+        """Say whether a namespace has a policy of any kind."""
+        return any(self.policies(kind, namespace) for kind in PolicyKind)
+
     def policies(self, kind: PolicyKind, namespace: str) -> list[Policy]:
         """Return the policies of a namespace, by name."""
         if self._by_namespace is None:

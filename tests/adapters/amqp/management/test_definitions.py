@@ -136,6 +136,18 @@ def test_routing_keys_of_topic_exchanges_are_guarded(secured: AmqpTarget) -> Non
     assert caught.value.reply_code == 403
 
 
+def test_connections_of_a_removed_user_end(secured: AmqpTarget) -> None:
+    api = ManagementClient(secured.management_port, ADMINISTRATOR)
+    api.put("users/leaving", {"password": "pw", "tags": ""})
+    parameters = pika.URLParameters(f"amqp://leaving:pw@127.0.0.1:{secured.port}/%2F")
+    connection = pika.BlockingConnection(parameters)
+    api.delete("users/leaving")
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as caught:
+        connection.process_data_events(time_limit=60)
+    assert caught.value.reply_code == 320
+    assert api.call("GET", "users/leaving").status == 404
+
+
 def test_tags_open_calls(secured: AmqpTarget) -> None:
     port = secured.management_port
     manager = ManagementClient(port, "app:pencil")
