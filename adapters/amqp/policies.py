@@ -26,16 +26,16 @@ from gateway.exchanges.model import ExchangeName
 from gateway.kernel import Kernel
 from gateway.metadata.changes import Changes
 from gateway.policies.manager import EffectivePolicy, Policies
-from gateway.policies.model import LIMITS, Target, lower_of
+from gateway.policies.model import LIMITS, PolicyTarget, lower_of
 from gateway.queues.manager import Queue
 from gateway.queues.model import QueueSettings
 
 log = structlog.get_logger()
 
 _TARGETS: Final = {
-    CLASSIC: Target.CLASSIC_QUEUE,
-    QUORUM: Target.QUORUM_QUEUE,
-    STREAM: Target.STREAM,
+    CLASSIC: PolicyTarget.CLASSIC_QUEUE,
+    QUORUM: PolicyTarget.QUORUM_QUEUE,
+    STREAM: PolicyTarget.STREAM,
 }
 
 
@@ -104,12 +104,12 @@ class QueuePolicies:
 
     def exchange_facts(self, name: ExchangeName) -> dict[str, Any]:
         """Return the fields of an exchange's view that tell of its policies."""
-        found = self.policies.of(name.namespace, Target.EXCHANGE, name.name)
+        found = self.policies.of(name.namespace, PolicyTarget.EXCHANGE, name.name)
         return {} if found.policy is None else {"policy": found.policy.name}
 
     def alternate_of(self, name: ExchangeName) -> str | None:
         """Return the alternate exchange that a policy gives an exchange."""
-        found = self.policies.of(name.namespace, Target.EXCHANGE, name.name)
+        found = self.policies.of(name.namespace, PolicyTarget.EXCHANGE, name.name)
         alternate = found.definition.get(ALTERNATE_EXCHANGE)
         return alternate if isinstance(alternate, str) else None
 

@@ -41,8 +41,8 @@ class AdminServer:
         try:
             await self._server.start(app)
         except OSError as error:
-            line = cannot_listen("admin.bind", str(parse_address(self._bind)), error)
-            raise InvalidSettings(line) from error
+            bind = str(parse_address(self._bind))
+            raise InvalidSettings(cannot_listen("admin.bind", bind, error)) from error
         self._state.on_ready_changed = self._publish
 
     async def stop(self) -> None:

@@ -6,21 +6,21 @@ They run in the worker thread of ``gateway.metadata.sql``, which begins and comm
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select
 
 from gateway.metadata.schema import DOCUMENTS
-from gateway.metadata.store import Document
+from gateway.metadata.store import DocumentRow
 
 
-def load_documents(connection: Connection) -> list[Document]:
+def load_documents(connection: Connection) -> list[DocumentRow]:
     """Return all documents, by kind, namespace and name."""
     ordered = select(DOCUMENTS).order_by(
         DOCUMENTS.c.kind, DOCUMENTS.c.namespace, DOCUMENTS.c.name
     )
     return [
-        Document(row.kind, row.namespace, row.name, row.value)
+        DocumentRow(row.kind, row.namespace, row.name, row.value)
         for row in connection.execute(ordered)
     ]
 
 
-def put_document(connection: Connection, document: Document) -> None:
+def put_document(connection: Connection, document: DocumentRow) -> None:
     """Insert or replace a document."""
     delete_document(connection, document.kind, document.namespace, document.name)
     connection.execute(insert(DOCUMENTS).values(document._asdict()))

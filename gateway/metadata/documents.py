@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from gateway.errors import InvalidRequest, Overloaded
 from gateway.metadata.changes import Changes
-from gateway.metadata.store import Document, MetadataStore
+from gateway.metadata.store import DocumentRow, MetadataStore
 
 DOCUMENTS_MAX: Final = 50_000
 VALUE_BYTES_MAX: Final = 65_536
@@ -69,14 +69,14 @@ class Documents:
         for what, checked, bytes_max in sizes:
             if len(checked.encode(errors="surrogatepass")) > bytes_max or "\0" in checked:
                 raise InvalidRequest(f"{what} has at most {bytes_max} bytes, none of them NUL")
-        document = Document(kind, namespace, name, text)
+        document = DocumentRow(kind, namespace, name, text)
         return await self._changes.make(self._put(document))
 
     async def delete(self, kind: str, namespace: str, name: str) -> bool:
         """Remove a document; say whether there was one."""
         return await self._changes.make(self._delete(kind, DocumentKey(namespace, name)))
 
-    async def _put(self, document: Document) -> bool:
+    async def _put(self, document: DocumentRow) -> bool:
         key = DocumentKey(document.namespace, document.name)
         is_new = key not in self._by_kind.get(document.kind, {})
         if is_new and self._count >= DOCUMENTS_MAX:

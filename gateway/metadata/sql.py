@@ -35,7 +35,7 @@ from gateway.metadata.store import (
     AccessKey,
     AccessSettings,
     DeletedRange,
-    Document,
+    DocumentRow,
     PartitionRange,
     ProtocolAddress,
     TopicRow,
@@ -291,11 +291,11 @@ class SqlMetadata:
         """See ``MetadataStore``."""
         await self._run(quota_rows.change_quotas, entity, changes)
 
-    async def documents(self) -> list[Document]:
+    async def documents(self) -> list[DocumentRow]:
         """See ``MetadataStore``."""
         return await self._run(document_rows.load_documents)
 
-    async def put_document(self, document: Document) -> None:
+    async def put_document(self, document: DocumentRow) -> None:
         """See ``MetadataStore``."""
         await self._run(document_rows.put_document, document)
 

@@ -87,7 +87,7 @@ class AccessSettings(NamedTuple):
     administrators: frozenset[str]
 
 
-class Document(NamedTuple):
+class DocumentRow(NamedTuple):
     """Small setting with a kind and a name; ``value`` is JSON. The namespace may be empty."""
 
     kind: str
@@ -300,11 +300,11 @@ class MetadataStore(Protocol):
         """Set quotas of an entity; None removes one, which need not be there."""
         ...
 
-    async def documents(self) -> list[Document]:
+    async def documents(self) -> list[DocumentRow]:
         """Return the documents of all kinds."""
         ...
 
-    async def put_document(self, document: Document) -> None:
+    async def put_document(self, document: DocumentRow) -> None:
         """Insert or replace a document."""
         ...
 

@@ -9,7 +9,7 @@ from gateway.policies.model import (
     APPLY_TO,
     Policy,
     PolicyKind,
-    Target,
+    PolicyTarget,
     choose,
     merge,
 )
@@ -67,7 +67,7 @@ class Policies:
         found = (one for one in self.policies(kind, namespace) if one.name == name)
         return next(found, None)
 
-    def of(self, namespace: str, target: Target, name: str) -> EffectivePolicy:
+    def of(self, namespace: str, target: PolicyTarget, name: str) -> EffectivePolicy:
         """Return the policies that hold for a thing of a namespace."""
         policy, operator = (
             choose(self.policies(kind, namespace), target, name)

@@ -32,7 +32,7 @@ class PolicyKind(Enum):
     OPERATOR = "operator_policy"
 
 
-class Target(Enum):
+class PolicyTarget(Enum):
     """Things that a policy may be for, and the words of ``apply_to`` that include them."""
 
     CLASSIC_QUEUE = frozenset({"all", "queues", "classic_queues"})
@@ -41,7 +41,7 @@ class Target(Enum):
     EXCHANGE = frozenset({"all", "exchanges"})
 
 
-APPLY_TO: Final = frozenset[str]().union(*(target.value for target in Target))
+APPLY_TO: Final = frozenset[str]().union(*(target.value for target in PolicyTarget))
 
 
 class Policy(NamedTuple):
@@ -54,12 +54,12 @@ class Policy(NamedTuple):
     definition: Definition
     priority: int
 
-    def is_for(self, target: Target, name: str) -> bool:
+    def is_for(self, target: PolicyTarget, name: str) -> bool:
         """Say whether it is for a thing of that name."""
         return self.apply_to in target.value and bool(compile_regex(self.pattern).search(name))
 
 
-def choose(policies: Iterable[Policy], target: Target, name: str) -> Policy | None:
+def choose(policies: Iterable[Policy], target: PolicyTarget, name: str) -> Policy | None:
     """Return the policy that holds for a thing: the first of the highest priority."""
     found: Policy | None = None
     for policy in policies:

@@ -51,7 +51,9 @@ def rabbitmqadmin_program() -> Path:
 
 def _unpack(made: Path) -> Sequence[str]:
     into = str(made.resolve())
-    command = f"cd {into} && apt-get download {_PACKAGE} && dpkg -x {_PACKAGE}_*.deb . && rm *.deb"
+    command = (
+        f"cd {into} && apt-get download {_PACKAGE} && dpkg -x {_PACKAGE}_*.deb . && rm *.deb"
+    )
     return ["bash", "-c", command]
 
 

@@ -41,7 +41,7 @@ from adapters.amqp.v091.publishing import to_values
 from adapters.amqp.vhost_permissions import VhostPermission
 from adapters.amqp.vhosts import metadata_of
 from features.routing.model import Binding, Destination, format_arguments
-from gateway.errors import GatewayError, InvalidRequest
+from gateway.errors import GatewayError, InvalidRequest, as_value
 from gateway.exchanges.model import ExchangeName
 from gateway.exchanges.standard import RESERVED
 from gateway.policies.model import PolicyKind
@@ -255,5 +255,5 @@ def _named(section: str, entry: object) -> Iterator[None]:
         keys = ("vhost", "name", "user", "source", "destination")
         words = entry if isinstance(entry, Mapping) else {}
         name = " ".join(f"{key} {words[key]!r:.120}" for key in keys if key in words)
-        text = to_api_fault(error).reason
+        text = to_api_fault(as_value(error)).reason
         raise InvalidRequest(f"{section}: {name}: {text}") from error

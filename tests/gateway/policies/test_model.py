@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.policies.model import LIMITS, Policy, Target, choose, lower_of, merge
+from gateway.policies.model import LIMITS, Policy, PolicyTarget, choose, lower_of, merge
 
 KEYS = ("max-length", "message-ttl", "expires", "overflow", "dead-letter-exchange")
 
@@ -32,10 +32,10 @@ def test_the_highest_priority_that_matches_holds(policies: list[tuple[str, int]]
         policy(name=str(at), pattern=pattern, priority=priority)
         for at, (pattern, priority) in enumerate(policies)
     ]
-    found = choose(made, Target.CLASSIC_QUEUE, "ab")
+    found = choose(made, PolicyTarget.CLASSIC_QUEUE, "ab")
     assert found == max(made, key=lambda one: one.priority, default=None)
     outside = [one for one in made if one.pattern == ""]
-    assert choose(made, Target.CLASSIC_QUEUE, "c") == max(
+    assert choose(made, PolicyTarget.CLASSIC_QUEUE, "c") == max(
         outside, key=lambda one: one.priority, default=None
     )
 
@@ -43,17 +43,20 @@ def test_the_highest_priority_that_matches_holds(policies: list[tuple[str, int]]
 @pytest.mark.parametrize(
     ("apply_to", "targets"),
     [
-        ("all", set(Target)),
-        ("queues", {Target.CLASSIC_QUEUE, Target.QUORUM_QUEUE, Target.STREAM}),
-        ("classic_queues", {Target.CLASSIC_QUEUE}),
-        ("quorum_queues", {Target.QUORUM_QUEUE}),
-        ("streams", {Target.STREAM}),
-        ("exchanges", {Target.EXCHANGE}),
+        ("all", set(PolicyTarget)),
+        (
+            "queues",
+            {PolicyTarget.CLASSIC_QUEUE, PolicyTarget.QUORUM_QUEUE, PolicyTarget.STREAM},
+        ),
+        ("classic_queues", {PolicyTarget.CLASSIC_QUEUE}),
+        ("quorum_queues", {PolicyTarget.QUORUM_QUEUE}),
+        ("streams", {PolicyTarget.STREAM}),
+        ("exchanges", {PolicyTarget.EXCHANGE}),
     ],
 )
-def test_a_policy_is_for_what_it_says(apply_to: str, targets: set[Target]) -> None:
+def test_a_policy_is_for_what_it_says(apply_to: str, targets: set[PolicyTarget]) -> None:
     one = policy(apply_to=apply_to)
-    assert {target for target in Target if one.is_for(target, "q")} == targets
+    assert {target for target in PolicyTarget if one.is_for(target, "q")} == targets
 
 
 @given(user=definitions, operator=definitions)
