@@ -119,6 +119,61 @@ def test_a_policy_gives_an_alternate_exchange(
     becomes(channel, "strays", 2)
 
 
+def test_a_time_to_live_takes_effect_on_messages_that_are_there(
+    api: ManagementClient, channel: BlockingChannel
+) -> None:
+    channel.confirm_delivery()
+    channel.queue_declare("aging", durable=True)
+    channel.basic_publish("", "aging", b"old")
+    with held(api, "policies/%2F/ttl", pattern="^aging$", definition={"message-ttl": 50}):
+        becomes(channel, "aging", 0)
+        channel.basic_publish("", "aging", b"new")
+        becomes(channel, "aging", 0)
+    channel.basic_publish("", "aging", b"kept")
+    becomes(channel, "aging", 1)
+
+
+def test_an_unused_queue_expires_by_a_policy(
+    api: ManagementClient, channel: BlockingChannel
+) -> None:
+    channel.queue_declare("unused", durable=True)
+    with held(api, "policies/%2F/expires", pattern="^unused$", definition={"expires": 100}):
+        wait_until(
+            lambda: api.call("GET", "queues/%2F/unused").status == 404,
+            within_s=60,
+            what="the queue expires",
+        )
+
+
+def test_a_full_queue_refuses_by_a_policy(
+    api: ManagementClient, channel: BlockingChannel
+) -> None:
+    channel.confirm_delivery()
+    channel.queue_declare("full", durable=True)
+    definition = {"max-length-bytes": 5, "overflow": "reject-publish"}
+    with held(api, "policies/%2F/full", pattern="^full$", definition=definition):
+        channel.basic_publish("", "full", b"12345")
+        with pytest.raises(pika.exceptions.NackError):
+            channel.basic_publish("", "full", b"6")
+    channel.basic_publish("", "full", b"6")
+    becomes(channel, "full", 2)
+
+
+def test_deliveries_of_a_quorum_queue_are_limited_by_a_policy(
+    api: ManagementClient, channel: BlockingChannel
+) -> None:
+    channel.confirm_delivery()
+    channel.queue_declare("tried", durable=True, arguments={"x-queue-type": "quorum"})
+    definition = {"delivery-limit": 1}
+    with held(api, "policies/%2F/tried", pattern="^tried$", definition=definition):
+        channel.basic_publish("", "tried", b"x")
+        for _ in range(2):
+            method, _, _ = channel.basic_get("tried")
+            assert method is not None
+            channel.basic_reject(method.delivery_tag, requeue=True)
+        becomes(channel, "tried", 0)
+
+
 def test_policies_outlive_a_restart(tmp_path: Path) -> None:
     for is_first in (True, False):
         with Gateway(tmp_path / "data", settings()) as gateway:
