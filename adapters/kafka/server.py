@@ -50,6 +50,7 @@ class KafkaAdapter:
             kernel.topics,
             kernel.broker,
             kernel.clock,
+            kernel.settings.groups,
         )
         self.node = Node(
             broker=kernel.broker,

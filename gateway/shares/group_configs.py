@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from gateway.errors import InvalidConfig
+from gateway.errors import InvalidConfig, PolicyViolation
 from gateway.groups.cursor_keys import group_key, parse_group_key
 from gateway.groups.cursors import CursorManager
 from gateway.groups.model import GroupName
@@ -173,8 +173,11 @@ def check_changes(changes: Mapping[str, str | None]) -> None:
 class GroupConfigs:
     """Values that were set, by group, in the stream ``__cursors``."""
 
-    def __init__(self, cursors: CursorManager) -> None:
+    def __init__(self, cursors: CursorManager, *, groups_max: int) -> None:
+        """``groups_max``: groups with values; more are refused."""
         self._cursors = cursors
+        self._groups_max = groups_max
+        self._count: int | None = None  # of groups with values; counted when it is needed
 
     @property
     def _stream(self) -> ShardedStream:
@@ -201,7 +204,15 @@ class GroupConfigs:
     def put(self, name: GroupName, values: Mapping[str, str], on_done: OnDone) -> None:
         """Store the values of a group in place of those before; none removes the entry.
 
-        Errors: ``NotLeader`` for a shard of another node; those of the log come to ``on_done``.
+        Errors: ``PolicyViolation`` for a group too many; ``NotLeader`` for a shard of another
+        node; those of the log come to ``on_done``.
         """
+        key = CONFIG_KEY + group_key(name)
         stored = json.dumps(dict(values)).encode() if values else None
-        self._stream.put([(CONFIG_KEY + group_key(name), stored)], on_done)
+        change = (stored is not None) - (self._stream.get(key) is not None)
+        if self._count is None:
+            self._count = sum(key.startswith(CONFIG_KEY) for key in self._stream.values)
+        if change > 0 and self._count >= self._groups_max:
+            raise PolicyViolation(f"at most {self._groups_max} groups have configs")
+        self._stream.put([(key, stored)], on_done)
+        self._count += change

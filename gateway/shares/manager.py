@@ -13,10 +13,14 @@ from typing import Final
 from features.queue.retrying import DeliveryEnd
 from gateway.broker import Broker
 from gateway.clock import Clock
+from gateway.config.settings import GroupsConfig
 from gateway.errors import (
+    CoordinatorLoading,
     GatewayError,
     GroupNotEmpty,
     GroupNotFound,
+    InvalidRequest,
+    NotLeader,
     TopicNotFound,
     as_value,
 )
@@ -57,13 +61,14 @@ class ShareGroups:
         topics: TopicManager,
         broker: Broker,
         clock: Clock,
+        config: GroupsConfig,
     ) -> None:
         self._groups = groups
         self._queues = queues
         self._topics = topics
         self._broker = broker
         self._clock = clock
-        self.configs = GroupConfigs(cursors)
+        self.configs = GroupConfigs(cursors, groups_max=config.groups_max)
         self._waiters: dict[QueueLane, LaneWaiters] = {}
         self._tasks: set[asyncio.Task[GatewayError | None]] = set()
 
@@ -114,9 +119,17 @@ class ShareGroups:
         try:
             for topic in topics:
                 await self._make(name, topic)
+        except NotLeader as error:
+            return self._refusal(error)
         except GatewayError as error:
             return as_value(error)
         return None
+
+    def _refusal(self, error: NotLeader) -> GatewayError:
+        """Return the error for a topic of which another node has a partition, or soon this one."""
+        if error.owner_id in {-1, self._broker.placement.node_id}:
+            return CoordinatorLoading("a partition of the topic is being loaded")
+        return InvalidRequest("A share group reads topics that lie on one node as a whole.")
 
     async def _make(self, name: GroupName, topic: Topic) -> None:
         settings = self.settings(name)

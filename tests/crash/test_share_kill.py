@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from gateway.testing.process import Program
+from tests.crash.kill_schedule import how_often
 from tests.support.gateway import Gateway
 from tests.support.toolchain import java_classpath
 from tests.support.topics import create_topic
@@ -22,7 +23,6 @@ pytestmark = [pytest.mark.crash, pytest.mark.java]
 MESSAGES: Final = 3_000
 LOOK_AGAIN_S: Final = 0.2
 DONE_S_MAX: Final = 300
-KILLS: Final = 2
 TOOL: Final = "org.apache.kafka.tools.VerifiableShareConsumer"
 
 
@@ -57,18 +57,19 @@ def acknowledged(events: Sequence[dict[str, Any]]) -> set[int]:
     }
 
 
-def test_acknowledged_records_do_not_come_again_after_kills(tmp_path: Path) -> None:
+@how_often(1, 20)
+def test_acknowledged_records_do_not_come_again_after_kills(tmp_path: Path, kills: int) -> None:
     with Gateway(tmp_path / "data") as gateway:
         topic = create_topic(gateway.bootstrap, partitions=1)
         consumer = Consumer(gateway.bootstrap, topic)
         try:
-            _run(gateway, consumer, topic)
+            _run(gateway, consumer, topic, kills)
         finally:
             consumer.program.kill()
 
 
-def _run(gateway: Gateway, consumer: Consumer, topic: str) -> None:
-    for kill in range(KILLS):
+def _run(gateway: Gateway, consumer: Consumer, topic: str, kills: int) -> None:
+    for kill in range(kills):
         _produce(gateway.bootstrap, topic, MESSAGES)
         # Locks of what it has not acknowledged yet are lost with the node.
         _wait_for_acknowledged(consumer, kill * MESSAGES + MESSAGES // 3)
@@ -79,7 +80,7 @@ def _run(gateway: Gateway, consumer: Consumer, topic: str) -> None:
         _wait_for_acknowledged(consumer, (kill + 1) * MESSAGES)
         again = set(received(consumer.events()[len(events) :]))
         assert not again & done
-    assert set(received(consumer.events())) == set(range(KILLS * MESSAGES))
+    assert set(received(consumer.events())) == set(range(kills * MESSAGES))
 
 
 def _wait_for_acknowledged(consumer: Consumer, count: int) -> None:

@@ -50,7 +50,7 @@ class GroupRig:
             node.producer_ids,
         )
         shares = ShareGroups(
-            groups, cursors, cast("Any", None), node.topics, node.broker, node.clock
+            groups, cursors, cast("Any", None), node.topics, node.broker, node.clock, CONFIG
         )
         rig.node = replace(
             node, groups=groups, cursors=cursors, transactions=transactions, shares=shares

@@ -187,7 +187,7 @@ async def running(
         producer_ids=ProducerIds(metadata),
         metadata_cache=MetadataCache(placement),
         quotas=Quotas(metadata, clock),
-        shares=ShareGroups(nothing, nothing, nothing, topics, broker, clock),
+        shares=ShareGroups(nothing, nothing, nothing, topics, broker, clock, settings.groups),
         share_sessions=ShareSessionCache(
             sessions_max=100, partitions_max=1_000, on_ended=lambda _: None
         ),

@@ -1,13 +1,14 @@
 """Positions, configs and dead letters of share groups, and groups that end."""
 
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from adapters.kafka.errors import ErrorCode
-from gateway.errors import InvalidConfig
+from gateway.errors import InvalidConfig, PolicyViolation
 from gateway.groups.model import GroupName
 from gateway.model import TopicName
 from gateway.records.codec import decode_batch
@@ -16,10 +17,12 @@ from gateway.shares.group_configs import (
     DELIVERIES,
     LOCK_MS,
     OFFSET_RESET,
+    GroupConfigs,
 )
 from tests.adapters.kafka.codecs import kio_codec
 from tests.adapters.kafka.running_adapter import running
 from tests.adapters.kafka.shares.share_shop import GROUP, ORDERS, Shop, shop
+from tests.gateway.queues.clients import kept
 from tests.support.share_groups import (
     ACCEPT,
     ALTER_OFFSETS,
@@ -152,6 +155,21 @@ async def test_configs_survive_a_restart_of_the_groups(tmp_path: Path) -> None:
         assert stored.get(GROUP)[LOCK_MS] == "7000"
         assert [name.name for name in stored.names("default")] == ["g"]
         assert stored.get(GroupName("default", "other")) == {}
+
+
+async def test_groups_with_configs_are_bounded(tmp_path: Path) -> None:
+    async with shop(tmp_path) as one:
+        configs = GroupConfigs(one.live.kernel.cursors, groups_max=2)
+        names = [GroupName("default", name) for name in ("a", "b")]
+        await kept(partial(configs.put, names[0], {LOCK_MS: "1000"}))
+
+        with pytest.raises(PolicyViolation):
+            configs.put(names[1], {LOCK_MS: "1000"}, lambda _: None)
+
+        await kept(partial(configs.put, names[0], {LOCK_MS: "2000"}))
+        await kept(partial(configs.put, names[0], {}))
+        await kept(partial(configs.put, names[1], {LOCK_MS: "1000"}))
+        assert configs.get(names[1]) == {LOCK_MS: "1000"}
 
 
 async def test_rejected_and_failed_messages_are_dead_letters(tmp_path: Path) -> None:
