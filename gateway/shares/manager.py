@@ -53,7 +53,7 @@ SHARE_ATTRIBUTE: Final = "kafka.share"
 class ShareGroups:
     """Share groups, their queues and their configs. Loop only."""
 
-    def __init__(  # noqa: PLR0917 - the kernel's parts
+    def __init__(  # noqa: PLR0913, PLR0917 - the kernel's parts
         self,
         groups: GroupManager,
         cursors: CursorManager,
