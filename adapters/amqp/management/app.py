@@ -3,6 +3,7 @@
 Paths are split before they are decoded: names have slashes (``/api/queues/%2F/a%2Fb``).
 """
 
+import asyncio
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final, NamedTuple
@@ -19,6 +20,7 @@ from adapters.amqp.management.errors import not_authorised, not_found, to_api_fa
 from adapters.amqp.management.routes import ROUTES, Route
 from gateway.errors import GatewayError, as_value
 
+SMALL_BYTES_MAX: Final = 262_144
 _PREFIX: Final = "api"
 
 
@@ -33,6 +35,7 @@ class ManagementApi:
     def __init__(self, endpoint: AmqpEndpoint, body_bytes_max: int) -> None:
         self._endpoint = endpoint
         self._body_bytes_max = body_bytes_max
+        self._large = asyncio.Lock()  # large bodies and answers are in memory one at a time
         self._by_length: dict[int, list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
         for path, methods in ROUTES.items():
             parts = tuple(path.strip("/").split("/"))
@@ -65,7 +68,10 @@ class ManagementApi:
         call = Call(self._endpoint, request, caller, found.parts, self._body_bytes_max)
         if not route.makes_vhost:
             call.check_vhost()
-        return await route.handler(call)
+        if not route.is_large and _is_small(request):
+            return await route.handler(call)
+        async with self._large:
+            return await route.handler(call)
 
     def _find(self, request: Request) -> _Found:
         raw = request.scope["raw_path"].decode("ascii", "replace").strip("/").split("/")
@@ -78,6 +84,14 @@ class ManagementApi:
                 named[""] = parts[0]
                 return _Found(methods, named)
         raise not_found()
+
+
+def _is_small(request: Request) -> bool:
+    """Say whether a body is so small that many may be read at once."""
+    if request.method in {"GET", "HEAD", "DELETE"}:
+        return True
+    length = request.headers.get("content-length", "")
+    return length.isdigit() and int(length) <= SMALL_BYTES_MAX
 
 
 def _match(parts: tuple[str, ...], asked: list[str]) -> dict[str, str] | None:

@@ -23,11 +23,15 @@ from gateway.policies.model import PolicyKind
 
 
 class Route(NamedTuple):
-    """Handler of one method of a path. ``makes_vhost``: the path's vhost need not be there."""
+    """Handler of one method of a path. ``makes_vhost``: the path's vhost need not be there.
+
+    ``is_large``: its answer may be large, and is made while no other such answer is.
+    """
 
     handler: Handler
     need: Need = Need.MANAGEMENT
     makes_vhost: bool = False
+    is_large: bool = False
 
 
 _ADMIN: Final = Need.ADMINISTRATOR
@@ -88,7 +92,7 @@ _TOPOLOGY: Final[_Routes] = {
     },
     "queues/{vhost}/{queue}/bindings": {"GET": Route(bindings.to_queue)},
     "queues/{vhost}/{queue}/contents": {"DELETE": Route(queues.purge)},
-    "queues/{vhost}/{queue}/get": {"POST": Route(messages.get)},
+    "queues/{vhost}/{queue}/get": {"POST": Route(messages.get, is_large=True)},
     "bindings": {"GET": Route(bindings.list_all)},
     "bindings/{vhost}": {"GET": Route(bindings.list_all)},
     "bindings/{vhost}/e/{source}/{kind}/{destination}": {
