@@ -31,7 +31,8 @@ def with_deaths(properties: Properties, history: Sequence[Death]) -> Properties:
     """
     first = min(history, key=lambda death: death.first_unix_ms)
     pairs = [pair for pair in properties.table if pair[0] not in _OWN]
-    pairs.append(("x-death", Field("A", tuple(map(_to_field, history)))))
+    fields = tuple(_to_field(death, properties.expiration) for death in history)
+    pairs.append(("x-death", Field("A", fields)))
     for when, death in (("first", first), ("last", history[0])):
         pairs += [
             (f"x-{when}-death-reason", Field("S", reason_of(death))),
@@ -46,7 +47,7 @@ def reason_of(death: Death) -> str:
     return _REASONS.get(death.reason, death.reason)
 
 
-def _to_field(death: Death) -> Field:
+def _to_field(death: Death, expiration: str | None) -> Field:
     pairs = [
         ("count", Field("l", death.times)),
         ("reason", Field("S", reason_of(death))),
@@ -55,6 +56,7 @@ def _to_field(death: Death) -> Field:
         ("exchange", Field("S", death.exchange)),
         ("routing-keys", Field("A", tuple(Field("S", key) for key in death.routing_keys))),
     ]
-    if death.ttl_ms >= 0:
-        pairs.append(("original-expiration", Field("S", str(death.ttl_ms))))
+    if death.ttl_ms >= 0:  # only its first death, by which it loses its expiration
+        text = str(death.ttl_ms) if expiration is None else expiration
+        pairs.append(("original-expiration", Field("S", text)))
     return Field("F", Table(pairs))

@@ -65,7 +65,7 @@ class _Looking:
         self._clock = clock
         self._oldest_unix_ms = oldest.retained_unix_ms
         self._oldest_alive_unix_ms = oldest.alive_unix_ms
-        self._has_timers = oldest.has_timers
+        self._takes_at_once = oldest.takes_at_once
         self._left_bytes = left_bytes
         self._rest = rest
 
@@ -114,7 +114,7 @@ class _Looking:
         if deadline_unix_ms is None:
             return False
         if (
-            self._has_timers  # else nothing but this would end it
+            self._takes_at_once  # else nothing but this would end it
             and attempt == 1
             and timestamp_unix_ms - _AT_ONCE_MS <= deadline_unix_ms <= timestamp_unix_ms
         ):
@@ -127,13 +127,13 @@ class _Looking:
 class _Oldest(NamedTuple):
     """Lowest times of messages that may be delivered, in unix ms.
 
-    ``retained``: by the retention, ``alive``: by the TTL of the queue. ``has_timers``: see
-    ``gateway.queues.head_expiry``; then a message that lives 0 ms is delivered to who waits.
+    ``retained``: by the retention, ``alive``: by the TTL of the queue. ``takes_at_once``:
+    messages that live 0 ms may be delivered, as ``gateway.queues.head_expiry`` ends them otherwise.
     """
 
     retained_unix_ms: int
     alive_unix_ms: int
-    has_timers: bool
+    takes_at_once: bool
 
 
 class DeliveryFilter:
@@ -143,10 +143,16 @@ class DeliveryFilter:
         self._context = context
 
     def filter_found(
-        self, parts: list[FoundPart], bytes_max: int, settings: QueueSettings
+        self,
+        parts: list[FoundPart],
+        bytes_max: int,
+        settings: QueueSettings,
+        *,
+        has_waited: bool,
     ) -> list[DeliveredRange]:
         """Return the deliverable messages of those taken, and settle or requeue the others.
 
+        ``has_waited``: for a consumer, or a receive that waits: they get messages that live 0 ms.
         The first message is delivered whatever its size. Messages beyond the retention are
         dropped; expired or undecodable ones are dead letters.
         """
@@ -180,11 +186,11 @@ class DeliveryFilter:
                     left_bytes -= batch.size_bytes  # at least what the messages have
                     delivered.append(_as_delivered(one))
                     continue
-                is_at_once = ttl_ms == 0 and one.attempt == 1
+                is_at_once = ttl_ms == 0 and one.attempt == 1 and has_waited
                 oldest = _Oldest(
                     retained_unix_ms,
                     I64_MIN if ttl_ms < 0 or is_at_once else clock.unix_ms_ago(ttl_ms) + 1,
-                    ttl_ms >= 0 or bool(settings.dead_letter_exchange),
+                    has_waited and (ttl_ms >= 0 or bool(settings.dead_letter_exchange)),
                 )
                 looking = _Looking(clock, oldest, left_bytes, rest)
                 self._context.message_cache.decode(one.partition, batch)

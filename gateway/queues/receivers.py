@@ -388,7 +388,9 @@ class Receivers:
             self._look_again()
 
     def _filter(self, receiver: Taker, found_parts: list[FoundPart]) -> list[DeliveredRange]:
-        delivered = self._sifter.filter_found(found_parts, receiver.bytes_max, self.settings)
+        delivered = self._sifter.filter_found(
+            found_parts, receiver.bytes_max, self.settings, has_waited=not receiver.is_polling
+        )
         for one in delivered:
             found_parts[0][0].owner.counters.delivered += len(one.offsets)
         if (tracer := self._context.broker.append_queue.tracer) is not None:

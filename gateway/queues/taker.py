@@ -23,6 +23,7 @@ class Taker(Protocol):
     lease_ms: int
     holder: int
     ticket: int
+    is_polling: bool  # takes what is there now, without waiting
 
     @property
     def selection(self) -> Selection | None:

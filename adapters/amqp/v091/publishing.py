@@ -26,7 +26,13 @@ from features.routing.delayed import delay_ms_of
 from features.routing.model import DEFAULT_EXCHANGE, ExchangeType, Message, Value
 from gateway.auth.ports import Operation
 from gateway.coalescer import Part
-from gateway.errors import GatewayError, PolicyViolation, StorageUnavailable, as_value
+from gateway.errors import (
+    GatewayError,
+    PolicyViolation,
+    PublishRefused,
+    StorageUnavailable,
+    as_value,
+)
 from gateway.exchanges.model import ExchangeName
 from gateway.exchanges.publisher import Publication
 from gateway.exchanges.standard import ExchangeNotFound
@@ -304,10 +310,11 @@ class ConnectionPublisher:
     def _on_done(
         self, channel: ChannelPort, pending: Pending | None, error: StorageUnavailable | None
     ) -> None:
-        if error is not None:
+        is_refused = isinstance(error, PublishRefused)  # by a full queue
+        if error is not None and not is_refused:
             self._node.disk_alarm.note(error)
         if pending is None or channel.confirms is None:
-            if error is not None:  # without confirms, an end is all that says so
+            if error is not None and not is_refused:  # an end is all that says so
                 channel.fail_publish(error)
             return
         channel.confirms.decide(pending, is_nack=error is not None)

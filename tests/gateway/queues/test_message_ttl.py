@@ -1,15 +1,19 @@
 """Time to live of messages: the head of a queue expires in its millisecond, and in order."""
 
+import asyncio
 import random
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from gateway.errors import StorageUnavailable
 from gateway.model import DELIVER_AT, EXPIRES_AT
 from gateway.queues.consumers import CREDIT_UNLIMITED
 from gateway.queues.model import Outcome
 from gateway.queues.queue import Queue
+from gateway.records.codec import encode_headers
+from gateway.records.record_run import RecordRun
 from tests.gateway.queues.queue_node import (
     World,
     headers_of,
@@ -17,6 +21,7 @@ from tests.gateway.queues.queue_node import (
     running,
     settle,
     take,
+    take_now,
     values,
 )
 from tests.gateway.queues.test_consumers import Sink
@@ -112,6 +117,26 @@ async def test_a_message_of_no_time_is_delivered_at_once_or_expires(tmp_path: Pa
         assert len(sink.offsets) == 2
         assert queue.counts() == (0, 2, 0)
         assert values(await take(dead)) == [b"nobody waits", b"three"]
+
+
+async def test_a_receive_without_a_wait_gets_no_message_of_no_time(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(message_ttl_ms=0)
+        run = RecordRun(None, (b"m",), encode_headers(()), world.clock.unix_ms())
+        done: asyncio.Future[StorageUnavailable | None] = asyncio.Future()
+        polled: list[bytes | None] = []
+
+        def on_done(error: StorageUnavailable | None) -> None:
+            polled.extend(values(take_now(queue) or []))  # in the turn in which it is readable
+            done.set_result(error)
+
+        world.queues.coalescer.add(queue.lanes[0].partition, run, on_done)
+        assert await done is None
+        assert polled == []
+        waiting = asyncio.create_task(take(queue, wait_ms=10_000))
+        await settled(world)
+        await world.send(queue, b"now")
+        assert values(await waiting) == [b"now"]
 
 
 async def test_a_consumer_gets_all_messages_of_no_time(tmp_path: Path) -> None:
