@@ -52,5 +52,5 @@ class MemoryQueues:
             end = lane.partition.stable_end
             before = lane.lane.counts(end).ready
             lane.done(lane.lane.expire_before(offset))
-            self._context.counters.dropped += before - lane.lane.counts(end).ready
+            lane.owner.counters.dropped += before - lane.lane.counts(end).ready
         lane.feed_more()
