@@ -202,7 +202,7 @@ ALERTS: Final = [
 
 
 class Meaning(NamedTuple):
-    """What docs/operations.md says of a metric, without Markdown's marks."""
+    """Meaning of a metric by docs/operations.md, without Markdown's marks."""
 
     says: str
     worry: str

@@ -41,6 +41,8 @@ def fill(run: Run, node: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
         ("exchanges", "create", "events", "-t", "topic"),
         ("exchanges", "create", "heads", "-t", "headers", "-a", "x-note=1"),
         ("bindings", "create", "events", "orders", "--key", "a.*"),
+        ("quotas", "set", "producer_byte_rate=1000", "--user", "ada"),
+        ("quotas", "set", "connection_creation_rate=5", "--ip", "<default>"),
         ("rules", "add", "allow", "read", "topic", "or", "--prefix", "--user", "ada"),
     ):
         done = run(*command, *there)

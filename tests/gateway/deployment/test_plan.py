@@ -104,6 +104,26 @@ def test_another_type_of_exchange_is_a_conflict() -> None:
     assert action == "conflict"
 
 
+def test_an_exchange_gets_another_alternate_and_keeps_flags_that_are_not_set() -> None:
+    there = document(exchanges=[{"name": "e", "type": "fanout", "auto_delete": True}])
+    wanted = document(exchanges=[{"name": "e", "type": "fanout", "alternate": "rest"}])
+    assert shown(there, wanted) == [("alter", "exchange", "e", "alternate none to rest")]
+
+
+def test_quotas_that_differ_are_set_and_others_stay() -> None:
+    there = document(quotas=[{"user": "ada", "producer_byte_rate": 5}])
+    wanted = document(
+        quotas=[
+            {"user": "ada", "consumer_byte_rate": 7},
+            {"client_id": "<default>", "producer_byte_rate": 9},
+        ]
+    )
+    assert shown(there, wanted) == [
+        ("alter", "quota", "user ada", "consumer_byte_rate none to 7"),
+        ("create", "quota", "client_id <default>", "producer_byte_rate none to 9"),
+    ]
+
+
 def test_what_is_named_is_deleted_if_it_is_there() -> None:
     there = document(
         topics=[{"name": "t"}, {"name": "q"}],

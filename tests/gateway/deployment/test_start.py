@@ -6,6 +6,7 @@ from pathlib import Path
 
 from gateway.deployment.current import current
 from gateway.deployment.start import drift, enforce
+from gateway.exchanges.model import ExchangeName
 from gateway.kernel import Kernel
 from gateway.model import TopicName
 from tests.gateway.admin.kernel_with_admin import running_admin
@@ -16,6 +17,7 @@ FILE = (
     'exchanges=[{name = "events", type = "topic"}]',
     'bindings=[{source = "events", topic = "work", routing_key = "a.*"}]',
 )
+EVENTS = ExchangeName("default", "events")
 ORDERS, WORK = TopicName("default", "orders"), TopicName("default", "work")
 
 
@@ -78,6 +80,22 @@ async def test_one_entry_can_be_enforced_alone(tmp_path: Path) -> None:
     enforced = FILE[1].replace("lease_ms", 'declared = "enforce", lease_ms')
     async with started(tmp_path, FILE[0], enforced, *FILE[2:]) as kernel:
         assert [one.name for one in drift(kernel)] == ["orders"]
+
+
+async def test_an_enforced_exchange_gets_the_alternate_of_the_file(tmp_path: Path) -> None:
+    other = FILE[2].replace('"topic"', '"topic", alternate = "rest"')
+    async with started(tmp_path, *FILE) as kernel:
+        assert kernel.exchanges.binding_count == 1
+    enforced = other.replace("type", 'declared = "enforce", type')
+    async with started(tmp_path, *FILE[:2], enforced, FILE[3]) as kernel:
+        exchange = kernel.exchanges.find(EVENTS)
+        assert exchange is not None
+        assert (exchange.alternate, kernel.exchanges.binding_count) == ("rest", 1)
+        assert drift(kernel) == []
+    async with started(tmp_path, *FILE[:2], enforced, FILE[3]) as kernel:  # it was stored
+        exchange = kernel.exchanges.find(EVENTS)
+        assert exchange is not None
+        assert exchange.alternate == "rest"
 
 
 async def test_a_topic_that_cannot_shrink_does_not_stop_the_start(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is measured before a scrape: once for several at a time, once a second at most."""
+"""Measurement before a scrape: once for several at a time, once a second at most."""
 
 import asyncio
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from gateway.certificate_expiry import expiry_unix_s
+from tests.support.certificates import make_certificate
 from tests.support.gateway import Gateway
 from tests.support.sqs_gateway import SqsGateway
 from tests.support.waiting import wait_until
@@ -148,3 +150,13 @@ def test_a_deleted_topic_loses_its_series(tmp_path: Path) -> None:
         command(gateway, "topics", "delete", "a", "--yes")
         produce(gateway, "b", 2)
         assert series(gateway, "headgate_topic_records_in_total", "topic") == {("b",): 2}
+
+
+def test_a_certificate_that_expires_soon_is_a_metric_and_a_warning(tmp_path: Path) -> None:
+    cert, key = make_certificate(tmp_path)  # of one day
+    settings = {"adapters.kafka.tls_cert": cert, "adapters.kafka.tls_key": key}
+    with Gateway(tmp_path / "data", settings) as gateway:
+        found = series(gateway, "headgate_certificate_expiry_timestamp_seconds", "listener")
+        assert found == {("kafka",): expiry_unix_s(cert)}
+        shown = gateway.run_command("status", f"--set=node.data_dir={gateway.data_dir}")
+    assert f"warning: the certificate of kafka expires in 0 day(s): {cert}" in shown
