@@ -139,8 +139,10 @@ def test_a_ttl_of_0_delivers_at_once_or_never(rig: Rig, client: RawAmqp) -> None
     work = rig.name("work")
     table = arguments(("x-message-ttl", "I", 0))
     client.ask(1, declare(work, table, exclusive=True), QueueDeclareOk)
-    client.publish(1, work, b"nobody waits")
-    until_ready(client, work, 0)
+    client.channel(3)
+    client.ask(3, ConfirmSelect(nowait=False), ConfirmSelectOk)
+    client.publish(3, work, b"nobody waits")
+    assert client.read() == BasicAck(1, multiple=False)  # it is there, and its time is over
     client.send(1, get(work))
     assert isinstance(client.read(), BasicGetEmpty)
     client.channel(2)
