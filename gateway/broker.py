@@ -24,7 +24,7 @@ from gateway.partition import Partition, not_leader
 from gateway.placement import Placement, owner_id_of, shard_of
 from gateway.reader import MAX_INT64, Reader
 from gateway.records.markers import Marker
-from gateway.retention_holds import HolderKind, RetentionHolds
+from gateway.retention_holds import Hold, HolderKind, RetentionHolds
 from gateway.shard_lifecycle import ShardLifecycle
 from gateway.shards.calls import ShardCalls
 from gateway.storage import Bounds, KeySpans, OnDone, StorageAdapter, WantedKeys
@@ -333,6 +333,10 @@ class Broker:
     def release_retention(self, partition_id: int, name: str) -> None:
         """End a hold."""
         self.holders.release(partition_id, name)
+
+    def retention_holds(self, partition_id: int) -> list[Hold]:
+        """Return the holds of a partition, lowest first."""
+        return self.holders.of(partition_id)
 
     def is_room_bounded(self, partition: Partition) -> bool:
         """Say whether holds may leave no room for an append, so that ``check_room`` is due."""

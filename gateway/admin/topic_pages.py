@@ -129,5 +129,5 @@ def _partition(kernel: Kernel, topic: Topic, number: int) -> dict[str, Any]:
         "end": bounds.end,
         **partition_size(kernel, topic, number)._asdict(),
         "owner": None if owner is None else owner.node_id,
-        "holders": [hold.name for hold in kernel.broker.holders.of(partition_id)],
+        "holders": [hold.name for hold in kernel.broker.retention_holds(partition_id)],
     }

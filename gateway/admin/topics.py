@@ -159,7 +159,7 @@ def _details(kernel: Kernel, topic: Topic) -> dict[str, Any]:
                         "offset": hold.offset,
                         "behind": max(partition.high_watermark - hold.offset, 0),
                     }
-                    for hold in kernel.broker.holders.of(partition.partition_id)
+                    for hold in kernel.broker.retention_holds(partition.partition_id)
                 ],
             }
         )

@@ -25,7 +25,7 @@ async def drop_settled(context: QueueContext, lane: QueueLane) -> None:
         return
     groups = [
         hold
-        for hold in context.broker.holders.of(partition_id)
+        for hold in context.broker.retention_holds(partition_id)
         if hold.kind is HolderKind.QUEUE
     ]
     floor = min((hold.offset for hold in groups), default=lane.lane.floor)
