@@ -125,6 +125,7 @@ def test_an_idle_server_has_imported_nothing_heavy(tmp_path: Path) -> None:
         "adapters.kafka",
         "adapters.mqtt",
         "adapters.mqtt.websocket",
+        "adapters.amqp.management",
         "adapters.sqs",
         "adapters.amqp",
     )

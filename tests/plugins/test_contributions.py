@@ -227,7 +227,7 @@ def test_a_rule_for_a_plugins_resources_works_by_config_rest_and_cli(
     assert jots(gateway) == {"ada": True, "bob": True, "eve": False}
 
     refused = gateway.command("rules", "add", "allow", "read", "notes_pag", "a.txt")
-    refused.wait_for_line("'mqtt_topic' or 'notes_page', not 'notes_pag'", within_s=_S_MAX)
+    refused.wait_for_line("'amqp_permission' or 'notes_page', not 'notes_pag'", within_s=_S_MAX)
     assert refused.ended(within_s=_S_MAX) == 1
     refused = gateway.command("rules", "add", "allow", "read", "notes_page", "a", "--prefix")
     words = "a rule for notes_page has one of the patterns literal, ending"
@@ -273,7 +273,7 @@ def test_a_rule_for_a_resource_that_nothing_has_is_refused(
     gateway.config.write_text(gateway.config.read_text() + RULE.replace("notes_page", "page"))
     refused = gateway.command(command)
     kernel = "'topic', 'group', 'cluster', 'transactional_id', 'exchange'"
-    known = f"{kernel}, 'mqtt_topic' or 'notes_page'"
+    known = f"{kernel}, 'mqtt_topic', 'amqp_permission' or 'notes_page'"
     words = f"auth.rules[0].resource: input should be {known}, not 'page'"
     refused.wait_for_line(words, within_s=_S_MAX)
     assert refused.ended(within_s=_S_MAX) == 2
