@@ -340,14 +340,18 @@ class Broker:
 
     def is_room_bounded(self, partition: Partition) -> bool:
         """Say whether holds may leave no room for an append, so that ``check_room`` is due."""
-        is_held = partition.topic.settings.is_queue or bool(self.holders.stopped)
+        settings = partition.topic.settings
+        is_held = settings.is_queue or settings.in_memory or bool(self.holders.stopped)
         return is_held or partition.partition_id in self.append_limits
 
-    def check_room(self, partition: Partition, size_bytes: int) -> None:
-        """Check that holds and a queue leave room for an append. Error: ``PolicyViolation``."""
+    def check_room(self, partition: Partition, size_bytes: int, count: int) -> None:
+        """Check that holds leave room for an append, and a queue for the first of its messages.
+
+        Errors: ``PolicyViolation``; ``Overloaded`` for a partition in memory.
+        """
         self.holders.check_room(partition, size_bytes)
         if (limit := self.append_limits.get(partition.partition_id)) is not None:
-            limit.check(size_bytes)
+            limit.check(size_bytes // count)
 
     # --- removing
 

@@ -195,7 +195,7 @@ class Coalescer:
         if settings.compacts and run.key is None:
             raise InvalidRecord("a record without a key, and the topic is compacted")
         holders = self._broker.holders
-        if settings.is_queue or holders.stopped:
+        if settings.is_queue or settings.in_memory or holders.stopped:
             holders.check_room(partition, run.size_bytes)
         if (limits := self._broker.append_limits) and not run.deliver_at_unix_ms:
             limit = limits.get(partition.partition_id)

@@ -13,12 +13,18 @@ class MemoryHooks:
         """Moves the holds of a partition to where its queues are now."""
         self.trim: Callable[[Partition], None] = _leave
         """Removes from a partition what its queues have settled."""
+        self.check_room: Callable[[int], None] = _take
+        """Raises ``Overloaded`` when all memory has no room for so many bytes."""
         self.drop_oldest: Callable[[Partition, int], None] = _leave_all
         """Drops the ready messages of transient queues below an offset."""
 
 
 def _leave(_partition: Partition) -> None:
     """Leave a partition as it is."""
+
+
+def _take(_size_bytes: int) -> None:
+    """Take any number of bytes."""
 
 
 def _leave_all(_partition: Partition, _offset: int) -> None:

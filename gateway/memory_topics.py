@@ -59,5 +59,6 @@ def start_broker(  # noqa: PLR0917 - the parts of the kernel before it
     delete_leftovers(topics, broker)
     topics.on_deleted.append(lambda topic: delete_partitions(topics, broker, topic))
     if isinstance(storage, SplitStorage):
+        broker.memory.check_room = storage.check_memory
         storage.on_grown = MemoryTrim(broker, topics).trim_soon
     return broker

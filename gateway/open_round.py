@@ -95,7 +95,7 @@ class TargetGroup:
         self.message_bytes_max = min(one.message_bytes_max for one in all_settings)
         self.bytes_max = min(BATCH_BYTES_MAX, self.message_bytes_max)
         self.compacts = any(one.compacts for one in all_settings)
-        self.is_room_bounded = any(one.is_queue for one in all_settings)
+        self.is_room_bounded = any(one.is_queue or one.in_memory for one in all_settings)
         self.has_write_steps = any(one.has_write_steps for one in all_settings)
         stamped = [one.log_append_time for one in all_settings]
         if any(stamped) and not all(stamped):  # the kind of timestamp is in the batch's CRC

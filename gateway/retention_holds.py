@@ -137,6 +137,8 @@ class RetentionHolds:
         holds for some bytes, so that not every append looks.
         """
         settings = partition.topic.settings
+        if settings.in_memory:
+            self.memory.check_room(size_bytes)
         if settings.hold_bytes_max < 0:
             return
         partition_id = partition.partition_id

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
-from gateway.errors import StorageUnavailable
+from gateway.errors import Overloaded, StorageUnavailable
 from gateway.key_index import spans_with_keys
 from gateway.metrics import Metrics
 from gateway.model import Buffer, parse_batch_header, stamp
@@ -31,6 +31,7 @@ from gateway.storage import (
 )
 
 OFFSETS_PER_START: Final = 1 << 42
+ROOM_BYTES: Final = 1024 * 1024  # left for what is about to be appended; at most an eighth
 GROWN_BYTES: Final = 256 * 1024  # of a partition, until its bounds are looked at
 
 
@@ -92,6 +93,20 @@ class SplitStorage:
     def memory_used_bytes(self) -> int:
         """Bytes of memory that are taken by partitions in memory."""
         return self._memory.used_bytes
+
+    def check_memory(self, size_bytes: int) -> None:
+        """Raise ``Overloaded`` when memory has no room, before others share the append.
+
+        ``enqueue`` refuses an append as a whole, with what goes to the durable storage.
+        """
+        usage = self._memory.disk_usage()
+        used_bytes = self._memory.used_bytes
+        bytes_max = used_bytes + usage.free_bytes
+        if used_bytes + size_bytes > bytes_max - min(ROOM_BYTES, bytes_max // 8):
+            self.memory_refusals += 1
+            raise Overloaded(
+                f"memory.bytes_max, {bytes_max} bytes in memory, is nearly reached"
+            )
 
     def register_metrics(self, metrics: Metrics) -> None:
         """Register the metrics of memory, and those of the durable storage."""

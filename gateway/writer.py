@@ -192,7 +192,7 @@ class Writer:
             check_transaction(partition, header, transaction_version)
             if partition.transactions is None:
                 self.on_first_transaction(partition)
-        if settings.is_queue or self._holders.stopped:
+        if settings.is_queue or settings.in_memory or self._holders.stopped:
             self._holders.check_room(partition, len(batch))
         if self.append_limits:
             self._check_limit(partition, header, len(batch))

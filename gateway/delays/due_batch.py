@@ -24,7 +24,7 @@ from gateway.delays.batches import (
     split_bodies,
     with_max_timestamp,
 )
-from gateway.errors import NotLeader, PolicyViolation, TopicNotFound
+from gateway.errors import NotLeader, Overloaded, PolicyViolation, TopicNotFound
 from gateway.model import TIMESTAMP_TYPE_MASK, parse_batch_header
 from gateway.partition import Partition, Write
 from gateway.records.codec import NO_HEADERS
@@ -72,7 +72,7 @@ class DueBatch:
             numbers = [item[1] for item in whole]
             try:
                 self._add_batches(destination, whole, runs)
-            except (PolicyViolation, NotLeader):
+            except (PolicyViolation, Overloaded, NotLeader):
                 # Its queue is full, or it is to be moved to its own shard; the others need not
                 # wait for it.
                 self.later += numbers
@@ -123,7 +123,7 @@ class DueBatch:
     ) -> None:
         """Add the writes that append messages to their partition.
 
-        Errors: ``PolicyViolation``, ``TopicNotFound``, ``NotLeader``.
+        Errors: ``PolicyViolation``, ``Overloaded``, ``TopicNotFound``, ``NotLeader``.
         """
         topic_uuid, partition_number = parse_destination(destination)
         topic = self._topics.by_uuid(UUID(bytes=topic_uuid))
@@ -137,7 +137,9 @@ class DueBatch:
         partition = self._broker.partition(topic, partition_number)
         settings = topic.settings
         if self._broker.is_room_bounded(partition):
-            self._broker.check_room(partition, sum([len(item[4]) for item in items]))
+            size_bytes = sum([len(item[4]) for item in items])
+            counts = [runs[item[1]].count if item[1] in runs else 1 for item in items]
+            self._broker.check_room(partition, size_bytes, sum(counts))
         bodies: list[RecordBody] = []
         batches: list[Write] = []
         for _, number, _, timestamp_unix_ms, tail in items:

@@ -13,7 +13,6 @@ from gateway.errors import (
     InvalidRecord,
     OffsetOutOfRange,
     Overloaded,
-    StorageUnavailable,
 )
 from gateway.memory_topics import open_memory, start_broker
 from gateway.metadata.sql import SqlMetadata
@@ -152,7 +151,7 @@ async def test_full_memory_refuses_producers(house: MemoryHouse) -> None:
     partition = await house.in_memory(memory_bytes_max=str(64 * MIB))
     kept = await house.partition("kept")
 
-    with pytest.raises(StorageUnavailable):
+    with pytest.raises(Overloaded, match=r"memory.bytes_max"):
         await house.send(partition, *[bytes(512 * KIB)] * 10)
 
     assert house.split.memory_used_bytes <= 4 * MIB
@@ -257,3 +256,22 @@ async def test_metrics_show_the_memory_that_is_taken(house: MemoryHouse) -> None
     assert read("headgate_memory_bytes") > 100 * KIB
     assert read("headgate_memory_partitions") == 1
     assert read("headgate_memory_refusals") == 0
+
+
+async def test_full_memory_refuses_no_one_who_writes_to_the_log(house: MemoryHouse) -> None:
+    queue = await house.in_memory(memory_bytes_max=str(64 * MIB), cleanup_policy="queue")
+    house.broker.hold_retention(queue.partition_id, "queue:g", HolderKind.QUEUE, 0)
+    kept = await house.partition("kept")
+    value = bytes(100 * KIB)
+    errors: list[Exception | None] = []
+    for _ in range(60):
+        run = RecordRun(None, (value,), NO_HEADERS, house.clock.unix_ms())
+        try:
+            house.coalescer.add(queue, run, errors.append)
+        except Overloaded as error:
+            errors.append(error)
+        durable = RecordRun(None, (b"kept",), NO_HEADERS, house.clock.unix_ms())
+        assert await outcome(lambda done, r=durable: house.coalescer.add(kept, r, done)) is None  # type: ignore[misc]
+
+    assert {type(one) for one in errors} == {type(None), Overloaded}
+    assert house.values(kept) == [b"kept"] * 60
