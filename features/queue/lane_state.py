@@ -96,6 +96,11 @@ class LaneState:
         """Time of the next call of ``tick``, unless another call changes it."""
         return self._open.timers.next_due_unix_ms
 
+    @property
+    def parts_max(self) -> int:
+        """Most parts that ``ready_ranges`` has: unread ranges and requeued messages. O(1)."""
+        return self.returned_count + self._unread.range_count
+
     def browse(self, start_offset: int, messages_max: int) -> list[State]:
         """Return states of so many offsets: ready (or not fed), in_flight, delayed or done."""
         return browse(self._open.items, self._unread, start_offset, messages_max)

@@ -14,6 +14,7 @@ from gateway.records.decoding_cost import LOOP_WORK_MAX, decoding_cost_of
 from gateway.tail import Tail
 
 RETRY_S: Final = 1.0
+PARTS_MAX: Final = 2_000  # ranges and returned messages whose bytes are looked up one by one
 
 
 class QueueSizes:
@@ -30,6 +31,10 @@ class QueueSizes:
         for lane in lanes:
             if lane not in self.by_lane:
                 self.by_lane[lane] = LaneSizes(self._context, lane)
+
+    def may_exceed(self, bytes_max: int) -> bool:
+        """Return whether ready messages may have more bytes than that; O(partitions)."""
+        return sum(sizes.open_bytes for sizes in self.by_lane.values()) > bytes_max
 
     @property
     def ready_bytes(self) -> int:
@@ -57,13 +62,28 @@ class LaneSizes:
             self._tail = None
 
     @property
-    def ready_bytes(self) -> int:
-        """Bytes of the ready messages that are known; O(ranges and returned messages)."""
+    def open_bytes(self) -> int:
+        """Bytes from the lowest message that is not settled on: at least the ready ones. O(1)."""
         if self._tail is not None:
             self._tail.push_held()
+        floor = self._lane.lane.floor
+        self._index.drop_before(floor)
+        return self._index.bytes_between(floor, self._index.end_offset)
+
+    @property
+    def ready_bytes(self) -> int:
+        """Bytes of the ready messages that are known.
+
+        Of ready messages in more than ``PARTS_MAX`` parts it is estimated by their number: it is
+        asked in each turn of the loop.
+        """
+        open_bytes = self.open_bytes
         lane = self._lane.lane
         index = self._index
-        index.drop_before(lane.floor)
+        if lane.parts_max > PARTS_MAX:
+            span = max(index.end_offset - lane.floor, 1)
+            ready_count = lane.counts(index.end_offset).ready
+            return open_bytes * min(ready_count, span) // span
         total_bytes = 0
         for first, end in lane.ready_ranges(index.end_offset):
             total_bytes += index.bytes_between(first, end)

@@ -53,6 +53,8 @@ class LengthLimit:
         """Drop the oldest messages above the bytes; return whether there may be more."""
         lanes = self._receivers.lanes
         bytes_max = self._receivers.settings.length_bytes_max
+        if not self._sizes.may_exceed(bytes_max):
+            return False
         sizes = [self._sizes.by_lane[lane].ready_bytes for lane in lanes]
         kept_bytes_max = level(sizes, bytes_max) if sum(sizes) > bytes_max else bytes_max
         is_more = False

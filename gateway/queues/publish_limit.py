@@ -117,18 +117,26 @@ class PublishLimit:
 
     # --- counting
 
+    @property
+    def _demand(self) -> int:
+        """Messages that somebody would take at once, whatever they are."""
+        credit = sum(
+            one.credit for one in self._consumers if one.is_ready and one.selection is None
+        )
+        return self._receivers.demand + credit
+
     def _fitting_count(self, sizes: Sequence[int]) -> int:
         """Return how many of messages of those sizes have room, from the first on.
 
         What is being written counts as ready: by its offsets, or as long as it has none.
         """
         settings = self._receivers.settings
-        demand = self._receivers.demand
-        demand += sum(consumer.credit for consumer in self._consumers if consumer.is_ready)
-        ready_count = sum(
-            lane.lane.counts(lane.partition.log_end_offset).ready
-            for lane in self._receivers.lanes
-        )
+        counts = [
+            lane.lane.counts(lane.partition.log_end_offset) for lane in self._receivers.lanes
+        ]
+        room = max(settings.in_flight_max - sum(one.in_flight for one in counts), 0)
+        demand = min(self._demand, room)
+        ready_count = sum(one.ready for one in counts)
         ready_count += sum([len(run.values) for run in self._pending if run.base_offset < 0])
         served_count = max(demand - ready_count, 0)  # of those that come now
         count = len(sizes)
@@ -137,7 +145,9 @@ class PublishLimit:
         if settings.length_bytes_max and count > served_count:
             left_bytes = settings.length_bytes_max
             if demand < ready_count:
-                left_bytes -= self._sizes.ready_bytes + self._pending_bytes
+                left_bytes -= self._pending_bytes
+                if self._sizes.may_exceed(left_bytes - sum(sizes)):
+                    left_bytes -= self._sizes.ready_bytes
             for index in range(served_count, count):
                 left_bytes -= sizes[index]
                 if left_bytes < 0:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from features.queue.lane import Lane
 from gateway.errors import PolicyViolation, QueueFull, StorageUnavailable
 from gateway.partition import Write
+from gateway.queues import lane_sizes
 from gateway.queues.consumers import CREDIT_UNLIMITED
 from gateway.queues.model import Delivery, Outcome
 from gateway.queues.queue import Queue
@@ -127,6 +129,37 @@ async def test_bytes_are_those_of_ready_values(tmp_path: Path) -> None:
         await world.until(lambda: is_fed(queue))
         await settled(world)
         assert await try_send(world, queue, b"g") == []
+
+
+async def test_consumers_that_select_or_have_all_they_may_are_no_demand(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(length_max=2, overflow="reject-publish", in_flight_max=3)
+        picky = Sink(queue, world, credit=CREDIT_UNLIMITED, matches=lambda _: False)
+        assert await try_send(world, queue, *named(0, 5)) == named(0, 2)
+        await world.until(lambda: is_fed(queue))
+        picky.consumer.cancel()
+        sink = Sink(queue, world, credit=CREDIT_UNLIMITED)
+        await world.until(lambda: len(sink.offsets) == 2)
+        assert await try_send(world, queue, *named(2, 9)) == named(2, 5)
+        await world.until(lambda: queue.counts() == (2, 3, 0))
+        assert await try_send(world, queue, b"no") == []
+
+
+async def test_bytes_are_looked_up_near_the_limit_only_and_of_few_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(length_bytes_max=100, overflow="reject-publish")
+        with monkeypatch.context() as patched:
+            patched.setattr(Lane, "ready_ranges", None)
+            assert len(await try_send(world, queue, *[b"v" * 10] * 9)) == 9
+        await world.until(lambda: is_fed(queue))
+        _, *others = await take(queue, 9)
+        await settle(queue, others[::2], Outcome.RELEASE)
+        assert await try_send(world, queue, b"v" * 61) == []
+        monkeypatch.setattr(lane_sizes, "PARTS_MAX", 1)
+        monkeypatch.setattr(Lane, "ready_ranges", None)
+        assert await try_send(world, queue, b"v" * 61, b"v" * 60) == [b"v" * 60]
 
 
 async def test_the_oldest_go_above_the_bytes(tmp_path: Path) -> None:
