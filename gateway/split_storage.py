@@ -20,6 +20,7 @@ from gateway.metrics import Metrics
 from gateway.model import Buffer, parse_batch_header, stamp
 from gateway.storage import (
     Bounds,
+    DiskUsage,
     Entry,
     KeySpans,
     OnDone,
@@ -53,6 +54,10 @@ class MemoryLog(StorageAdapter, Protocol):
     @property
     def used_bytes(self) -> int:
         """Bytes of memory that are taken."""
+        ...
+
+    def disk_usage(self) -> DiskUsage:
+        """See ``StorageAdapter``; what is free is free memory."""
         ...
 
     def enqueue_held(

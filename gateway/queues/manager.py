@@ -360,6 +360,7 @@ class QueueManager:
         if not self._queues.of(queue.topic):
             self._context.message_cache.forget(queue.topic.partition_ids)
         self.redrives.forget(queue)
+        self.unused.forget(queue)
 
     # --- topics change
 

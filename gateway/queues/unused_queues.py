@@ -42,6 +42,10 @@ class UnusedQueues:
             queue.usage.touch()
             self._timers.arm(queue, self._due_ms(queue))
 
+    def forget(self, queue: Queue) -> None:
+        """Drop the timer of a queue that has ended, and the queue with it."""
+        self._timers.forget(queue)
+
     def close(self) -> None:
         """Stop all timers."""
         self._timers.close()

@@ -1,7 +1,12 @@
 """Queues that end when nobody has used them for a while."""
 
+import gc
+import weakref
 from pathlib import Path
 
+import pytest
+
+from gateway import deadlines
 from gateway.model import TopicName
 from tests.gateway.queues.queue_node import World, running, take
 from tests.gateway.queues.test_consumers import Sink
@@ -38,6 +43,21 @@ async def test_a_receive_and_a_declaration_begin_the_span_anew(tmp_path: Path) -
         assert is_there(world)
         world.advance(1)
         await world.until(lambda: not is_there(world))
+
+
+async def test_nothing_is_kept_of_a_deleted_queue_until_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deadlines, "_STALE_MIN", 0)
+    async with running(tmp_path) as world:
+        for number in range(5):
+            queue = await world.queue(f"q{number}", expires_ms=86_400_000)
+            await world.queues.delete(queue)
+        left = weakref.ref(queue)
+        del queue
+        await settled(world)
+        gc.collect()
+        assert left() is None
 
 
 async def test_a_queue_with_a_consumer_stays_and_the_span_begins_when_it_leaves(
