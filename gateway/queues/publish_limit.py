@@ -4,6 +4,7 @@ Ready messages count, those that are in flight do not; what its consumers and wa
 would take at once has room beyond the limit, as it does not wait.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import structlog
@@ -38,6 +39,8 @@ class PublishLimit:
         self._consumers = consumers
         self._pending: set[Run] = set()  # not durable yet
         self._pending_bytes = 0
+        self._unplaced: OrderedDict[Run, None] = OrderedDict()  # of them, those without offsets
+        self._unplaced_count = 0  # of their messages
         self._limited: list[int] = []  # ids of partitions
 
     # --- registration
@@ -95,12 +98,15 @@ class PublishLimit:
         if run not in self._pending:
             self._pending.add(run)
             self._pending_bytes += _bytes_of(run)
+            self._unplaced[run] = None
+            self._unplaced_count += len(run.values)
 
     def release(self, run: Run) -> None:
         """See ``AppendLimit``."""
         if run in self._pending:
             self._pending.discard(run)
             self._pending_bytes -= _bytes_of(run)
+            self._forget_unplaced(run)
 
     def refuse(self, run: RecordRun, headers: Headers) -> None:
         """See ``AppendLimit``."""
@@ -116,6 +122,20 @@ class PublishLimit:
             _log.warning("refused messages are dropped", queue=self._name, error=str(error))
 
     # --- counting
+
+    def _count_unplaced(self) -> int:
+        """Return the number of messages without an offset; runs get theirs in their order."""
+        while self._unplaced:
+            run = next(iter(self._unplaced))
+            if run.base_offset < 0:
+                break
+            self._forget_unplaced(run)
+        return self._unplaced_count
+
+    def _forget_unplaced(self, run: Run) -> None:
+        if run in self._unplaced:
+            del self._unplaced[run]
+            self._unplaced_count -= len(run.values)
 
     @property
     def _demand(self) -> int:
@@ -137,7 +157,7 @@ class PublishLimit:
         room = max(settings.in_flight_max - sum(one.in_flight for one in counts), 0)
         demand = min(self._demand, room)
         ready_count = sum(one.ready for one in counts)
-        ready_count += sum([len(run.values) for run in self._pending if run.base_offset < 0])
+        ready_count += self._count_unplaced()
         served_count = max(demand - ready_count, 0)  # of those that come now
         count = len(sizes)
         if settings.length_max:

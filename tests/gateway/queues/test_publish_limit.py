@@ -111,6 +111,41 @@ async def test_what_is_being_appended_has_its_room_until_that_ends(tmp_path: Pat
         assert limit.room_for(run) == 1
 
 
+class ReadRun(RecordRun):
+    """Run that counts how often its values are looked at."""
+
+    __slots__ = ("reads",)
+    reads: int
+
+    def __getattribute__(self, name: str) -> object:
+        if name == "values":
+            object.__setattr__(self, "reads", object.__getattribute__(self, "reads") + 1)
+        return super().__getattribute__(name)
+
+
+async def test_a_check_looks_at_no_run_that_is_being_appended(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(length_max=7, overflow="reject-publish")
+        limit = world.broker.append_limits[queue.lanes[0].partition.partition_id]
+        runs = []
+        for _ in range(5):
+            run = ReadRun.__new__(ReadRun)
+            run.reads = 0
+            RecordRun.__init__(run, None, (b"v",), encode_headers(()), 0)
+            limit.reserve(run)
+            runs.append(run)
+        reads = [run.reads for run in runs]
+        limit.check(1)
+        assert [run.reads for run in runs] == reads
+        limit.release(runs.pop())
+        runs[0].base_offset = runs[1].base_offset = 0  # their messages are in the log: not here
+        wanted = RecordRun(None, (b"v",) * 9, encode_headers(()), 0)
+        assert limit.room_for(wanted) == 5
+        for run in runs:
+            limit.release(run)
+        assert limit.room_for(wanted) == 7
+
+
 async def test_bytes_are_those_of_ready_values(tmp_path: Path) -> None:
     async with running(tmp_path) as world:
         queue = await world.queue(length_bytes_max=100, overflow="reject-publish")
