@@ -34,7 +34,8 @@ HEAD_BYTES: Final = 4 * 1024 * 1024  # of their batches, and one more
 ROUTING_MS: Final = 50  # until another look while exchanges are loaded
 RETRY_MS: Final = 1_000  # until another look at messages that could not be read
 
-_Head = tuple[int, int]  # next offset and number of returned messages: it changes with the head
+_Head = tuple[int, int, int]
+"""Next offset, and numbers of returned and of delayed messages: they change with the head."""
 
 _log = structlog.get_logger()
 
@@ -230,4 +231,6 @@ def _first_of(taken: Sequence[TakenRange]) -> TakenRange:
 
 
 def _head_of(lane: QueueLane) -> _Head:
-    return lane.lane.next_offset, lane.lane.returned_count
+    lane_state = lane.lane
+    delayed_count = lane_state.counts(lane_state.next_offset).delayed
+    return lane_state.next_offset, lane_state.returned_count, delayed_count

@@ -105,6 +105,23 @@ async def test_a_message_that_came_back_expires_by_its_first_arrival(tmp_path: P
         await world.until(lambda: queue.counts() == (0, 0, 0))
 
 
+async def test_one_that_comes_back_late_before_a_younger_one_expires_then(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue(message_ttl_ms=1_000)
+        await world.send(queue, b"a")
+        taken = await take(queue)
+        world.advance(500)
+        await world.send(queue, b"b")
+        await settle(queue, taken, Outcome.RELEASE, delay_ms=700)
+        for ms in (500, 200):  # the end of a's time, then of its delay
+            world.advance(ms)
+            await settled(world)
+        await world.until(lambda: queue.counts() == (1, 0, 0))
+        assert values(await take(queue)) == [b"b"]
+
+
 async def test_a_message_of_no_time_is_delivered_at_once_or_expires(tmp_path: Path) -> None:
     async with running(tmp_path) as world:
         dead = await world.queue("dead")
