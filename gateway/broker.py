@@ -345,10 +345,7 @@ class Broker:
         return is_held or partition.partition_id in self.append_limits
 
     def check_room(self, partition: Partition, size_bytes: int, count: int) -> None:
-        """Check that holds leave room for an append, and a queue for the first of its messages.
-
-        Errors: ``PolicyViolation``; ``Overloaded`` for a partition in memory.
-        """
+        """Check the room for so many messages. Errors: ``PolicyViolation``, ``Overloaded``."""
         self.holders.check_room(partition, size_bytes)
         if (limit := self.append_limits.get(partition.partition_id)) is not None:
             limit.check(size_bytes // count)
