@@ -8,7 +8,7 @@ LOCK := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsa
   --no-annotate --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
   --build-deps-for=editable
 
-.PHONY: run test test-unit test-s3 check format bench bench-kafka bench-mqtt bench-sqs bench-storage bench-pipeline soak ci-deps lock clean
+.PHONY: run test test-unit test-s3 check format bench bench-kafka bench-mqtt bench-sqs bench-amqp bench-storage bench-pipeline soak ci-deps lock clean
 .DEFAULT_GOAL := run
 
 run: .venv/run  ## install into .venv and start with embedded defaults
@@ -46,7 +46,7 @@ format: .venv/dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench bench-kafka bench-mqtt bench-sqs bench-storage bench-pipeline: .venv/dev  ## the published figures, each beside its peer; more arguments in BENCH
+bench bench-kafka bench-mqtt bench-sqs bench-amqp bench-storage bench-pipeline: .venv/dev  ## the published figures, each beside its peer; more arguments in BENCH
 	$(BIN)/python -m benchmarks $(patsubst bench-%,%,$(filter bench-%,$@)) $(BENCH)
 
 soak: .venv/dev  ## hours: 100 kills, a million hostile packets of each kind, properties at length, R1 to R8, L2

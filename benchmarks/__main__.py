@@ -1,9 +1,9 @@
 """``python -m benchmarks [GROUP | NAME ...] [--quick] [--runs N]``: measure.
 
 Prints tables and keeps them as JSON. ``--gib`` and ``--minutes`` are the sizes of r2 to r6 and r8,
-``--scale`` is the part of the sizes of l2, m5 to m10, p1, p2 and s3 to s5. The groups ``kafka``,
-``mqtt``, ``sqs``, ``storage`` (in S3) and ``pipeline`` (on Spark) stand for the figures of one
-part; without a name everything but the soak is measured.
+``--scale`` is the part of the sizes of a6, l2, m5 to m10, p1, p2 and s3 to s5. The groups
+``amqp``, ``kafka``, ``mqtt``, ``sqs``, ``storage`` (in S3) and ``pipeline`` (on Spark) stand for
+the figures of one part; without a name everything but the soak is measured.
 
 ``python -m benchmarks compare --before CHECKOUT`` measures two builds of Headgate in turn.
 
@@ -21,6 +21,12 @@ from benchmarks.render import render
 from benchmarks.sides import Options
 
 SCRIPTS: Final = {
+    "a1": "a1_confirms",
+    "a2": "a2_transient",
+    "a3": "a3_fan_out",
+    "a4": "a4_one_in_flight",
+    "a5": "a5_rpc",
+    "a6": "a6_backlog",
     "compare": "compare_builds",
     "k1": "k1_produce",
     "k2": "k2_produce_synced",
@@ -66,6 +72,7 @@ SCRIPTS: Final = {
 }
 SOAK: Final = {"compare", "shards", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8"}
 GROUPS: Final = {
+    "amqp": [name for name in SCRIPTS if name.startswith("a")],
     "kafka": [*(name for name in SCRIPTS if name.startswith("k")), "t1", "profile"],
     "mqtt": [name for name in SCRIPTS if name.startswith("m")],
     "storage": [name for name in SCRIPTS if name.startswith("o")],
@@ -87,7 +94,10 @@ def main() -> None:
     parser.add_argument("--gib", type=float, help="size of what r2, r4, r5, r6 write")
     parser.add_argument("--minutes", type=float, help="minutes that r3 writes (10)")
     parser.add_argument(
-        "--scale", type=float, default=1.0, help="part of the sizes of l2, m5.., p1.. and s3.."
+        "--scale",
+        type=float,
+        default=1.0,
+        help="part of the sizes of a6, l2, m5.., p1.. and s3..",
     )
     parser.add_argument("--before", type=Path, help="the other checkout, for compare")
     chosen = parser.parse_args()

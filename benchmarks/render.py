@@ -12,9 +12,9 @@ _HEAD: Final = """\
 # Benchmarks
 
 Made from `benchmarks/results/*.json` by `python -m benchmarks render`; measure anew with
-`make bench`. Every figure stands beside its peer (Kafka, Mosquitto, ElasticMQ) in the same run on
-the same machine, the sides taking turns, client and server sharing the machine. Figures are
-medians; the spread (lowest to highest run) is beside them. Machines differ: read the ratios.
+`make bench`. Every figure stands beside its peer (Kafka, Mosquitto, ElasticMQ, RabbitMQ) in the
+same run on the same machine, the sides taking turns, client and server sharing the machine. Figures
+are medians; the spread (lowest to highest run) is beside them. Machines differ: read the ratios.
 
 Two commands compare Headgate with itself, the sides in turn: `python -m benchmarks compare --before
 CHECKOUT` another build, and `python -m benchmarks shards` a node of 64 shards with one of 1.

@@ -1,0 +1,1 @@
+"""The two brokers of the AMQP benchmarks."""
