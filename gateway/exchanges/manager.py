@@ -63,6 +63,7 @@ class Exchanges:
         self.config = config
         self._changes = Changes()
         self._routers: dict[str, Router] = {}
+        self._unchanged: dict[str, Router] = {}  # one at most
         self._rows: dict[ExchangeName, ExchangeRow] = {}
         self._binding_count = 0
         self._policy: Callable[[ExchangeName], str | None] = _no_alternate
@@ -156,6 +157,7 @@ class Exchanges:
     def set_policy(self, alternate_of: Callable[[ExchangeName], str | None]) -> None:
         """Set the source of alternate exchanges for exchanges without one of their own."""
         self._policy = alternate_of
+        self._unchanged = {}
         for namespace in tuple(self._routers):
             self.renew_alternates(namespace)
 
@@ -360,12 +362,13 @@ class Exchanges:
     # --- memory
 
     def _router(self, namespace: str) -> Router:
-        """Return a namespace's router; one without changes is not remembered."""
-        router = self._routers.get(namespace)
+        """Return a namespace's router; of those without changes only the last is remembered."""
+        router = self._routers.get(namespace, self._unchanged.get(namespace))
         if router is None:
             router = Router(choose=random.randrange)
             for exchange in STANDARD:
                 router.put(self._with_policy(namespace, exchange))
+            self._unchanged = {namespace: router}
         return router
 
     def _keep(self, row: ExchangeRow) -> None:

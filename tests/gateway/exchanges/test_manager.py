@@ -300,3 +300,27 @@ async def test_a_binding_whose_arguments_cannot_be_parsed_is_refused(house: Hous
 
     with pytest.raises(InvalidRequest):
         await exchanges.bind("default", Binding("amq.topic", Destination("orders"), "k", text))
+
+
+async def test_a_policy_reaches_a_namespace_without_exchanges_of_its_own(house: House) -> None:
+    exchanges = await open_exchanges(house)
+    standard = ExchangeName("other", "amq.fanout")
+    alternates = {"other": "first"}
+
+    def alternate_of(name: ExchangeName) -> str | None:
+        return alternates.get(name.namespace)
+
+    def found() -> str | None:
+        exchange = exchanges.find(standard)
+        assert exchange is not None
+        return exchange.alternate
+
+    assert found() is None
+    exchanges.set_policy(alternate_of)
+    assert found() == "first"
+    alternates["other"] = "second"
+    exchanges.renew_alternates("other")
+    assert found() == "second"
+    last = exchanges.find(ExchangeName("last", "amq.fanout"))
+    assert last is not None
+    assert last.alternate is None
