@@ -19,6 +19,7 @@ EVENT_NAMES: Final = {
     "draining": "node.draining",
     "storage failed, the node stops": "node.storage_failed",
     "SIGHUP while starting: everything is read just now": "node.reload_ignored",
+    "the supervisor cannot be notified": "node.not_notified",
     "settings read anew": "node.reloaded",
     "settings not read anew, the old ones stay": "node.not_reloaded",
     "these settings hold from the next start on": "node.needs_restart",

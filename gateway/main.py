@@ -62,6 +62,7 @@ from gateway.reloading import Access, Reloading
 from gateway.shard_count import shard_count_of
 from gateway.sql.engines import engine_url
 from gateway.startup_log import announce, node_fields
+from gateway.systemd_notify import SystemdNotify
 from gateway.topics.declared import forget_partitions, make_topics
 from gateway.topics.manager import TopicManager
 from gateway.tracing.start import start_tracing
@@ -161,6 +162,8 @@ class _Node:
 
     async def _start(self, stack: AsyncExitStack) -> None:
         settings = self._settings
+        supervisor = SystemdNotify.of(asyncio.get_running_loop(), os.environ)
+        stack.callback(supervisor.close)
         make_data_dir(settings.node.data_dir)
         storage = self._claimed_storage()
         reserve = DiskReserve(settings.node.data_dir, settings.node.disk_reserve_bytes)
@@ -194,6 +197,8 @@ class _Node:
         stack.callback(freed_memory.stop)
         announce(self._adapters.values(), admin.url)
         log.info("ready", pid=os.getpid())
+        supervisor.ready()
+        stack.callback(supervisor.stopping)
 
     def _claimed_storage(self) -> Any:  # noqa: ANN401 - a plug-in's class
         """Return the unopened storage. Error: ``StorageUnavailable``: another process has it."""
