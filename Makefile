@@ -8,7 +8,7 @@ LOCK := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsa
   --no-annotate --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
   --build-deps-for=editable
 
-.PHONY: run test test-unit test-s3 check format bench bench-kafka bench-mqtt bench-sqs bench-amqp bench-storage bench-pipeline soak ci-deps lock clean
+.PHONY: run test test-unit test-s3 check format bench bench-kafka bench-mqtt bench-sqs bench-amqp bench-storage bench-pipeline soak ci-deps dist lock clean
 .DEFAULT_GOAL := run
 
 run: .venv/run  ## install into .venv and start with embedded defaults
@@ -58,6 +58,11 @@ soak: .venv/dev  ## hours: 100 kills, a million hostile packets of each kind, pr
 
 ci-deps: .venv/dev  ## what only CI's tests need: kcat, a JDK with Maven, Go; jars and modules
 	scripts/install-test-tools
+
+dist: .venv/dev  ## wheel, sdist and the list of components (CycloneDX) into dist/
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/python scripts/make_sbom.py > dist/headgate.cdx.json
 
 lock:  ## new versions of everything; needs pip-tools
 	$(LOCK) --upgrade --extra=dev -o requirements-dev.lock pyproject.toml
