@@ -65,6 +65,7 @@ class ManagementConfig(ListenerConfig):
 class AmqpConfig(ListenerConfig):
     """Settings of the AMQP endpoint. Every limit has a number; none is infinite."""
 
+    authenticates_users: ClassVar[bool] = True
     when_unconfigured: ClassVar[Mapping[str, Any]] = {"management": {}}
 
     bind: BindAddress = Field(default="127.0.0.1:5672", description="Address to listen on.")
