@@ -22,6 +22,7 @@ SPARK_CONNECTOR_JARS: Final = "jars-spark-connector"
 KAFKA_SERVER_POM: Final = ROOT / "benchmarks/kafka/pom.xml"
 KAFKA_4_2_POM: Final = ROOT / "benchmarks/kafka_4_2/pom.xml"
 FRANZ: Final = ROOT / "tests/interop/kafka/franz"
+HELM_RENDERER: Final = ROOT / "tests/packaging/helm"
 
 PACKAGES: Final = {
     "java": "default-jdk-headless",
@@ -97,6 +98,11 @@ def franz_program() -> Path:
     return go_program(FRANZ, name="franz")
 
 
+def helm_renderer() -> Path:
+    """Return the Go program that renders a Helm chart's templates; it needs no modules."""
+    return go_program(HELM_RENDERER, name="helm")
+
+
 def go_program(source: Path, *, name: str) -> Path:
     """Return the program of a folder with a Go module."""
     folder = built(
@@ -140,4 +146,5 @@ if __name__ == "__main__":
         lambda: jars(CONNECT_POM),
         lambda: jars(SPARK_CONNECTOR_POM, name=SPARK_CONNECTOR_JARS),
         franz_program,
+        helm_renderer,
     )

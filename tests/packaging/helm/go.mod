@@ -1,0 +1,3 @@
+module headgate/helmrender
+
+go 1.26
