@@ -126,7 +126,10 @@ async def test_without_a_supervisor_nothing_happens() -> None:
 
 def test_a_node_is_ready_pings_and_stops(tmp_path: Path) -> None:
     supervisor = Supervisor(f"@headgate-node-{os.getpid()}")
-    env = {"NOTIFY_SOCKET": supervisor.path, "WATCHDOG_USEC": "20000"}
+    env = {
+        "NOTIFY_SOCKET": supervisor.path,
+        "WATCHDOG_USEC": "60000000",
+    }  # the first ping is at once
     with supervisor.socket, Gateway(tmp_path / "data", env=env) as gateway:
         wait_until(lambda: PING in supervisor.look(), within_s=30, what="a ping")
         assert supervisor.states[0] == READY
