@@ -2,10 +2,11 @@
 
 from typing import Any, Final
 
-from adapters.amqp.config import AmqpConfig
+from adapters.amqp.config import VHOST_BYTES_MAX, AmqpConfig
 from adapters.amqp.user_tags import parse_tags
 from gateway.errors import InvalidRequest, PolicyViolation
 from gateway.metadata.documents import Documents
+from gateway.model import DEFAULT_NAMESPACE
 
 VHOST: Final = "amqp.vhost"  # kinds of documents
 VHOST_LIMITS: Final = "amqp.vhost_limits"
@@ -26,6 +27,16 @@ def metadata_of(body: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(metadata["description"], str):
         raise InvalidRequest("description is not text")
     return metadata
+
+
+def _check_new(name: str) -> None:
+    """Check the name of a new vhost. Error: ``InvalidRequest``."""
+    if not 1 <= len(name.encode()) <= VHOST_BYTES_MAX:
+        raise InvalidRequest(f"a vhost's name has 1 to {VHOST_BYTES_MAX} bytes")
+    if name == DEFAULT_NAMESPACE:  # its queues would be those of the vhost /
+        raise InvalidRequest(
+            f"a vhost cannot be called {DEFAULT_NAMESPACE!r}: that is the vhost /"
+        )
 
 
 class Vhosts:
@@ -54,8 +65,13 @@ class Vhosts:
         return found
 
     async def put(self, name: str, metadata: dict[str, Any]) -> bool:
-        """Make a vhost, or change what is said about it; say whether it is new."""
+        """Make a vhost, or change what is said about it; say whether it is new.
+
+        Errors: ``InvalidRequest`` for a name that no new vhost may have; ``StorageUnavailable``.
+        """
         is_new = name not in self
+        if is_new:
+            _check_new(name)
         await self._documents.put(VHOST, "", name, metadata)
         return is_new
 

@@ -16,6 +16,7 @@ from gateway.policies.model import (
 from gateway.regexes import InvalidRegex, compile_regex
 
 PRIORITY_MAX: Final = 1 << 31
+PATTERN_CHARS_MAX: Final = 2_000
 
 
 class EffectivePolicy:
@@ -80,6 +81,10 @@ class Policies:
 
         Errors: ``InvalidRequest``, ``Overloaded``, ``StorageUnavailable``.
         """
+        if len(policy.pattern) > PATTERN_CHARS_MAX:
+            raise InvalidRequest(
+                f"Validation failed\n\npattern has more than {PATTERN_CHARS_MAX} characters\n"
+            )
         try:
             compile_regex(policy.pattern)
         except InvalidRegex as error:

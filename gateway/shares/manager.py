@@ -252,8 +252,12 @@ class ShareGroups:
         Errors: those of ``check_idle``, ``partition`` and ``QueueManager.create``.
         """
         self.check_idle(name)
-        if self._queues.find(topic.name, name.name) is None:
+        queue = self._queues.find(topic.name, name.name)
+        if queue is None:
             await self._make(name, topic)
+        elif SHARE_ATTRIBUTE not in queue.attributes:
+            msg = f"{topic.name.name} has a queue of that name that no share group has made"
+            raise TopicNotFound(msg)
         partition = self.partition(name, topic, number)
         await await_done(partial(partition.lane.seek, offset))
 

@@ -65,7 +65,8 @@ class ManagementApi:
         caller = await log_in(self._endpoint.node, request)
         if not caller.has(route.need):
             raise not_authorised(route.need.value)
-        call = Call(self._endpoint, request, caller, found.parts, self._body_bytes_max)
+        bytes_max = self._body_bytes_max if route.takes_large else SMALL_BYTES_MAX
+        call = Call(self._endpoint, request, caller, found.parts, bytes_max)
         if not route.makes_vhost:
             call.check_vhost()
         if not route.is_large and _is_small(request):

@@ -80,7 +80,7 @@ class Call:
         if bytes(data) in {b"", b"null", b"undefined"}:
             return {}
         try:
-            found = json.loads(data)
+            found = json.loads(data, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             raise bad_request(failed) from error
         if not isinstance(found, dict):
@@ -93,6 +93,10 @@ class Call:
     def audit(self, action: str, name: str) -> Any:  # noqa: ANN401 - a context manager
         """Write an audit line about a change within the context."""
         return self.node.kernel.audit.change(self.caller.principal, action, name)
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")
 
 
 Handler = Callable[[Call], Awaitable[Response]]

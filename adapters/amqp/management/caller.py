@@ -1,7 +1,9 @@
 """Callers of the HTTP API: login by HTTP Basic, tags, and what each tag opens.
 
-Where login is not required, a name that belongs to no user is taken, as AMQP does, and may do
-everything. Such a node is told from a web page's server by the name it is called by.
+Where login is not required, a name that belongs to no user is taken, as AMQP does, and may do what
+the rules let anybody do. Such a node is told from a web page's server by the name it is called by.
+A browser sends a password that it remembers with what any page sends, so pages of other hosts are
+refused in any case.
 """
 
 import base64
@@ -15,7 +17,7 @@ from adapters.amqp.management.errors import not_authorised
 from adapters.amqp.node import AmqpNode
 from adapters.amqp.user_tags import ADMINISTRATOR, MANAGEMENT, MONITORING, POLICYMAKER
 from gateway.auth.login_throttle import Peer
-from gateway.auth.ports import ANONYMOUS, Principal
+from gateway.auth.ports import ANONYMOUS, CLUSTER, Operation, Principal, ResourceType
 from gateway.errors import Unauthenticated
 from gateway.http_origin import is_foreign_origin, is_known_host
 
@@ -54,13 +56,15 @@ class Caller(NamedTuple):
 async def log_in(node: AmqpNode, request: Request) -> Caller:
     """Return the caller. Errors: ``ApiFault`` 401, ``Overloaded``."""
     host = request.client.host if request.client else ""
+    if is_foreign_origin(request.headers.get("origin"), request.headers.get("host")):
+        raise not_authorised("Login failed")
     user_name, password = _credentials(request.headers.get("authorization", ""))
     kernel = node.kernel
     authenticator = kernel.authenticator
     if not authenticator.required and not authenticator.is_known(user_name):
-        _check_origin(node, request)
-        tags = frozenset({ADMINISTRATOR})
-        return Caller(Principal(ANONYMOUS, PROTOCOL, host), user_name, tags)
+        _check_host(node, request)
+        principal = Principal(ANONYMOUS, PROTOCOL, host)
+        return Caller(principal, user_name, tags_of_anybody(node, principal))
     try:
         async with kernel.logins.attempt(Peer(PROTOCOL, host)) as attempt:
             await attempt.turn(user_name)
@@ -87,12 +91,18 @@ def _credentials(header: str) -> tuple[str, str]:
     return name, password
 
 
-def _check_origin(node: AmqpNode, request: Request) -> None:
-    """Refuse what a web page of another host has sent, where nobody has to log in."""
+def tags_of_anybody(node: AmqpNode, principal: Principal) -> frozenset[str]:
+    """Return the tags of callers without a login: all, unless a rule for the cluster denies it."""
+    allows = node.kernel.authorizer.allows
+    if allows(principal, Operation.ALTER, ResourceType.CLUSTER, CLUSTER):
+        return frozenset({ADMINISTRATOR})
+    is_seen = allows(principal, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER)
+    return frozenset({MONITORING if is_seen else MANAGEMENT})
+
+
+def _check_host(node: AmqpNode, request: Request) -> None:
+    """Refuse what was sent to a name that was made to point here, where nobody has to log in."""
     config = node.config.management
     hosts = () if config is None else config.hosts
-    called = request.headers.get("host")
-    if not is_known_host(called, hosts) or is_foreign_origin(
-        request.headers.get("origin"), called
-    ):
+    if not is_known_host(request.headers.get("host"), hosts):
         raise not_authorised("Login failed")

@@ -18,6 +18,7 @@ from gateway.regexes import InvalidRegex, compile_regex
 PAGE_SIZE: Final = 100
 PAGE_SIZE_MAX: Final = 500
 ROWS_PER_TURN: Final = 200
+EXPRESSION_CHARS_MAX: Final = 500
 NO_CACHE: Final = {"cache-control": "no-cache"}
 _BY_NAME: Final = frozenset({"", "name", "vhost"})
 
@@ -110,6 +111,8 @@ def _filtered(call: Call, items: Sequence[Item]) -> list[Item]:
     if call.query.get("use_regex") != "true":
         lowered = text.lower()
         return [item for item in items if lowered in item.name.lower()]
+    if len(text) > EXPRESSION_CHARS_MAX:
+        raise bad_request(f"use_regex: more than {EXPRESSION_CHARS_MAX} characters")
     try:
         matches = compile_regex(f"(?i){text}").search
     except InvalidRegex as error:

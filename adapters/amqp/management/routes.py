@@ -26,12 +26,14 @@ class Route(NamedTuple):
     """Handler of one method of a path. ``makes_vhost``: the path's vhost need not be there.
 
     ``is_large``: its answer may be large, and is made while no other such answer is.
+    ``takes_large``: its body may be large, and is read while no other such body is.
     """
 
     handler: Handler
     need: Need = Need.MANAGEMENT
     makes_vhost: bool = False
     is_large: bool = False
+    takes_large: bool = False
 
 
 _ADMIN: Final = Need.ADMINISTRATOR
@@ -82,7 +84,7 @@ _TOPOLOGY: Final[_Routes] = {
     },
     "exchanges/{vhost}/{exchange}/bindings/source": {"GET": Route(bindings.from_exchange)},
     "exchanges/{vhost}/{exchange}/bindings/destination": {"GET": Route(bindings.to_exchange)},
-    "exchanges/{vhost}/{exchange}/publish": {"POST": Route(messages.publish)},
+    "exchanges/{vhost}/{exchange}/publish": {"POST": Route(messages.publish, takes_large=True)},
     "queues": {"GET": Route(queues.list_all)},
     "queues/{vhost}": {"GET": Route(queues.list_all)},
     "queues/{vhost}/{queue}": {
@@ -156,11 +158,11 @@ def _policies(path: str, kind: PolicyKind, need: Need) -> _Routes:
 _PARAMETERS: Final[_Routes] = {
     "definitions": {
         "GET": Route(definitions.export, _ADMIN),
-        "POST": Route(definitions.load, _ADMIN),
+        "POST": Route(definitions.load, _ADMIN, takes_large=True),
     },
     "definitions/{vhost}": {
         "GET": Route(definitions.export, _ADMIN),
-        "POST": Route(definitions.load, _ADMIN),
+        "POST": Route(definitions.load, _ADMIN, takes_large=True),
     },
     "parameters": {"GET": Route(parameters.list_parameters, Need.POLICIES)},
     "parameters/{component}": {"GET": Route(parameters.list_parameters, Need.POLICIES)},

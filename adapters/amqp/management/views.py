@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import math
 from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import quote_plus
@@ -45,7 +46,10 @@ def field_view(field: Field) -> Any:  # noqa: ANN401 - JSON
             return value.decode()
         except UnicodeDecodeError:
             return base64.b64encode(value).decode("ascii")
-    return float(value) if isinstance(value, Decimal) else value
+    if isinstance(value, Decimal | float):
+        number = float(value)
+        return number if math.isfinite(number) else str(number)  # JSON has no such numbers
+    return value
 
 
 def arguments_view(arguments: Any) -> Any:  # noqa: ANN401 - values of routing, JSON

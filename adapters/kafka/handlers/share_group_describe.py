@@ -27,6 +27,10 @@ from gateway.groups.consumer.group import ConsumerGroup
 API_KEY: Final = 77
 VERSIONS: Final = range(1, 2)
 
+_HIDDEN: Final = (
+    "The group has described topic(s) that the client is not authorized to describe."
+)
+
 decode = decode_describe
 
 
@@ -76,6 +80,10 @@ def _describe(
     if group is None:
         message = f"Group {group_id} not found."
         return DescribedShareGroup(ErrorCode.GROUP_ID_NOT_FOUND, message, group_id)
+    topic_names = _topic_names(session, group)
+    named = {*topic_names.values(), *(name for one in group.members for name in one.names)}
+    if not all(session.allows(Operation.DESCRIBE, ResourceType.TOPIC, one) for one in named):
+        return DescribedShareGroup(ErrorCode.TOPIC_AUTHORIZATION_FAILED, _HIDDEN, group_id)
     described = DescribedShareGroup(
         ErrorCode.NONE,
         None,
@@ -96,7 +104,7 @@ def _describe(
             )
             for member in group.members
         ],
-        _topic_names(session, group),
+        topic_names,
     )
     if request.includes_operations:
         operations = authorized_operations(session, ResourceType.GROUP, group_id)

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from adapters.kafka.errors import ErrorCode
+from gateway.auth.ports import EVERYBODY, Operation, PatternKind, ResourceType, Rule
+from gateway.auth.rules import RuleBook
 from gateway.errors import InvalidConfig, PolicyViolation
 from gateway.groups.model import GroupName
 from gateway.model import TopicName
+from gateway.queues.model import DEFAULT_GROUP, QueueSettings
 from gateway.records.codec import decode_batch
 from gateway.shares.group_configs import (
     DEAD_LETTERS,
@@ -27,6 +30,7 @@ from tests.support.share_groups import (
     ACCEPT,
     ALTER_OFFSETS,
     DELETE_OFFSETS,
+    DESCRIBE,
     DESCRIBE_OFFSETS,
     REJECT,
     RELEASE,
@@ -77,7 +81,50 @@ async def _described(member: ShareMember, one: Shop) -> list[tuple[int, int, int
     ]
 
 
-async def _alter(member: ShareMember, offset: int) -> Any:
+async def test_positions_of_a_queue_that_no_share_group_made_are_not_altered(
+    tmp_path: Path,
+) -> None:
+    async with shop(tmp_path) as one:
+        await one.append(5)
+        topic = one.live.kernel.topics.get(ORDERS)
+        queue = await one.live.kernel.queues.create(topic, QueueSettings(), from_start=True)
+        member = ShareMember(await one.live.client(), DEFAULT_GROUP, "x")
+        assert (await member.beat("orders")).error_code.value == 0
+        await member.beat(epoch=-1)
+
+        altered = await _alter(member, 4, DEFAULT_GROUP)
+
+        [part] = altered.responses[0].partitions
+        assert part.error_code.value == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert queue.counts().ready == 5
+
+
+async def test_a_group_with_a_topic_that_may_not_be_described_is_not_shown(
+    tmp_path: Path,
+) -> None:
+    async with shop(tmp_path) as one:
+        rules = one.live.kernel.authorizer
+        assert isinstance(rules, RuleBook)
+        denial = Rule(
+            EVERYBODY,
+            Operation.DESCRIBE,
+            ResourceType.TOPIC,
+            PatternKind.LITERAL,
+            "orders",
+            allow=False,
+        )
+        await rules.add_rules([denial])
+
+        answer = await one.member.call(
+            DESCRIBE, 1, group_ids=("g",), include_authorized_operations=False
+        )
+
+        [group] = answer.groups
+        assert group.error_code.value == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert not group.members
+
+
+async def _alter(member: ShareMember, offset: int, group: str = "g") -> Any:
     kind = kio_codec.request_class(ALTER_OFFSETS, 0)
     partition = part_of(kind, "AlterShareGroupOffsetsRequestPartition")(
         partition_index=0, start_offset=offset
@@ -85,7 +132,7 @@ async def _alter(member: ShareMember, offset: int) -> Any:
     topic = part_of(kind, "AlterShareGroupOffsetsRequestTopic")(
         topic_name="orders", partitions=(partition,)
     )
-    return await member.call(ALTER_OFFSETS, 0, group_id="g", topics=(topic,))
+    return await member.call(ALTER_OFFSETS, 0, group_id=group, topics=(topic,))
 
 
 async def test_a_group_begins_at_the_end_by_default(tmp_path: Path) -> None:
