@@ -155,8 +155,7 @@ class QueueManager:
 
     def queues(self, namespace: str = DEFAULT_NAMESPACE) -> list[Queue]:
         """Return a namespace's queues, sorted by name and group."""
-        found = [queue for queue in self.everything() if queue.name.namespace == namespace]
-        return sorted(found, key=lambda queue: (queue.name.name, queue.group))
+        return self._queues.of_namespace(namespace)
 
     def everything(self) -> list[Queue]:
         """Return all queues, in no order, those of the kernel too."""

@@ -1,4 +1,4 @@
-"""Queues of a node in memory: by name and group, by topic, and by dead-letter topic."""
+"""Queues of a node in memory: by name and group, topic, namespace, and dead-letter topic."""
 
 from collections.abc import Callable
 from typing import Final
@@ -17,6 +17,7 @@ class QueueIndex:
     def __init__(self) -> None:
         self._queues: dict[tuple[TopicName, str], Queue] = {}
         self._by_topic: dict[Topic, list[Queue]] = {}
+        self._by_namespace: dict[str, dict[Queue, None]] = {}
         self._dead_letter_names: set[str] = set()  # at least those of all queues
         self.on_added: Callable[[Queue], None] = lambda _: None
 
@@ -35,9 +36,15 @@ class QueueIndex:
         """Return the queues of a topic."""
         return list(self._by_topic.get(topic, ()))
 
+    def of_namespace(self, namespace: str) -> list[Queue]:
+        """Return the queues of a namespace, sorted by name and group."""
+        found = self._by_namespace.get(namespace, ())
+        return sorted(found, key=lambda queue: (queue.name.name, queue.group))
+
     def add(self, queue: Queue) -> None:
         """Add a queue."""
         self._queues[queue.name, queue.group] = queue
+        self._by_namespace.setdefault(queue.name.namespace, {})[queue] = None
         self._by_topic.setdefault(queue.topic, []).append(queue)
         self.note(queue.settings)
         self.on_added(queue)
@@ -47,6 +54,10 @@ class QueueIndex:
         if self._queues.get((queue.name, queue.group)) is not queue:
             return
         del self._queues[queue.name, queue.group]
+        same_namespace = self._by_namespace[queue.name.namespace]
+        del same_namespace[queue]
+        if not same_namespace:
+            del self._by_namespace[queue.name.namespace]
         rest = self._by_topic[queue.topic]
         rest.remove(queue)
         if not rest:

@@ -12,7 +12,7 @@ from adapters.amqp.management.caller import Need
 from adapters.amqp.management.connection_views import channels_of, is_open
 from adapters.amqp.management.errors import not_found
 from adapters.amqp.management.listing import reply, reply_list, rows_as_items
-from adapters.amqp.management.queues import queues_of, streams_of
+from adapters.amqp.management.queues import Totals, streams_of, totals_of
 from adapters.amqp.management.views import node_name
 from adapters.amqp.names import to_namespace
 from features.routing.model import ExchangeType
@@ -38,6 +38,8 @@ async def cluster_name(call: Call) -> Response:
 async def get_overview(call: Call) -> Response:
     """Return versions, and counts of what the caller sees."""
     node = call.node
+    vhosts = call.vhosts()
+    totals = await totals_of(call, *vhosts)
     return reply(
         call,
         {
@@ -54,8 +56,8 @@ async def get_overview(call: Call) -> Response:
             "exchange_types": [
                 {"name": one.value, "description": "", "enabled": True} for one in ExchangeType
             ],
-            "object_totals": _object_totals(call),
-            "queue_totals": _queue_totals(call),
+            "object_totals": _object_totals(call, vhosts, totals),
+            "queue_totals": totals.to_messages(),
             "message_stats": _message_stats(call),
             "listeners": _listeners(call),
             "contexts": [],
@@ -63,7 +65,7 @@ async def get_overview(call: Call) -> Response:
     )
 
 
-def _object_totals(call: Call) -> dict[str, int]:
+def _object_totals(call: Call, vhosts: list[str], totals: Totals) -> dict[str, int]:
     is_monitor = call.caller.has(Need.MONITORING)
     connections = [
         one
@@ -71,28 +73,12 @@ def _object_totals(call: Call) -> dict[str, int]:
         if is_open(one) and (is_monitor or one.user_name == call.caller.user_name)
     ]
     exchanges = call.node.kernel.exchanges
-    vhosts = call.vhosts()
-    queues = [queue for vhost in vhosts for queue in queues_of(call, vhost)]
     return {
         "channels": sum(len(channels_of(one)) for one in connections),
         "connections": len(connections),
-        "consumers": sum(len(queue.consumers) for queue in queues),
+        "consumers": totals.consumers,
         "exchanges": sum(len(exchanges.exchanges(to_namespace(one))) + 1 for one in vhosts),
-        "queues": len(queues) + sum(len(streams_of(call, one)) for one in vhosts),
-    }
-
-
-def _queue_totals(call: Call) -> dict[str, int]:
-    ready = unacked = 0
-    for vhost in call.vhosts():
-        for queue in queues_of(call, vhost):
-            counts = queue.counts()
-            ready += counts.ready + counts.delayed
-            unacked += counts.in_flight
-    return {
-        "messages": ready + unacked,
-        "messages_ready": ready,
-        "messages_unacknowledged": unacked,
+        "queues": totals.queues + sum(len(streams_of(call, one)) for one in vhosts),
     }
 
 

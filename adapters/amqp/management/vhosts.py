@@ -9,44 +9,35 @@ from adapters.amqp.config import VHOST_BYTES_MAX
 from adapters.amqp.management.body_fields import bool_of
 from adapters.amqp.management.call import Call
 from adapters.amqp.management.errors import bad_request
-from adapters.amqp.management.listing import Item, reply, reply_list
-from adapters.amqp.management.queues import queues_of
+from adapters.amqp.management.listing import reply, reply_list, rows_as_items
+from adapters.amqp.management.queues import totals_of
 from adapters.amqp.management.views import node_name
 from adapters.amqp.vhost_deletion import delete_vhost
 from adapters.amqp.vhosts import metadata_of
 
 
-def vhost_view(call: Call, vhost: str) -> dict[str, Any]:
+async def vhost_view(call: Call, vhost: str) -> dict[str, Any]:
     """Return a vhost with the counts of its queues' messages."""
-    ready = unacked = 0
-    for queue in queues_of(call, vhost):
-        counts = queue.counts()
-        ready += counts.ready + counts.delayed
-        unacked += counts.in_flight
+    totals = await totals_of(call, vhost)
     return {
         "name": vhost,
         **call.node.vhosts.metadata(vhost),
         "metadata": call.node.vhosts.metadata(vhost),
         "tracing": False,
         "cluster_state": {node_name(call.node): "running"},
-        "messages": ready + unacked,
-        "messages_ready": ready,
-        "messages_unacknowledged": unacked,
+        **totals.to_messages(),
     }
 
 
 async def list_all(call: Call) -> Response:
     """Return the vhosts that the caller sees."""
-    items = [
-        Item((vhost,), lambda vhost=vhost: vhost_view(call, vhost))  # type: ignore[misc]
-        for vhost in call.vhosts()
-    ]
-    return await reply_list(call, items)
+    rows = [await vhost_view(call, vhost) for vhost in call.vhosts()]
+    return await reply_list(call, rows_as_items(rows, "name"))
 
 
 async def get(call: Call) -> Response:
     """Return one vhost."""
-    return reply(call, vhost_view(call, call.vhost))
+    return reply(call, await vhost_view(call, call.vhost))
 
 
 async def put(call: Call) -> Response:

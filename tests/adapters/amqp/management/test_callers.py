@@ -1,11 +1,13 @@
 """Callers of the HTTP API that are up to no good: web pages, and users with few tags."""
 
+import asyncio
 import math
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from adapters.amqp.management import queues
 from adapters.amqp.management.caller import tags_of_anybody
 from adapters.amqp.management.views import field_view
 from adapters.amqp.v091.fields import Field
@@ -91,3 +93,26 @@ def test_a_large_body_is_refused_where_none_is_due(api: ManagementClient) -> Non
     answer = api.call("PUT", "queues/%2F/large", body)
     assert answer.status == 400
     assert "size limit" in answer.body["reason"]
+
+
+async def test_queues_are_counted_in_short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An overview of many queues leaves other clients their turn."""
+    queue = SimpleNamespace(
+        counts=lambda: SimpleNamespace(ready=2, delayed=1, in_flight=4), consumers=[None]
+    )
+    monkeypatch.setattr(queues, "queues_of", lambda _call, _vhost: [queue] * 600)
+    call: Any = None
+    turn_count = 0
+
+    async def count() -> None:
+        nonlocal turn_count
+        while True:
+            turn_count += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    totals = await queues.totals_of(call, "a", "b")
+    counting.cancel()
+
+    assert totals == (1_200, 1_200, 3_600, 4_800)
+    assert turn_count >= 6
