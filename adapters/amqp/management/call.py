@@ -50,8 +50,18 @@ class Call:
         return self.caller.has(Need.MONITORING) or self.may_open(vhost)
 
     def may_open(self, vhost: str) -> bool:
-        """Say whether the caller may open a vhost."""
-        return self.node.permissions.may_open(self.caller.principal, vhost)
+        """Say whether the caller may open a vhost.
+
+        AMQP lets users without any permission open all, where the gateway's rules guard queues.
+        Lists and policies have no such guard: they take a permission, or a tag that sees all.
+        """
+        permissions, principal = self.node.permissions, self.caller.principal
+        if not permissions.may_open(principal, vhost):
+            return False
+        return (
+            self.caller.has(Need.MONITORING)
+            or permissions.find(principal.name, vhost) is not None
+        )
 
     def check_vhost(self) -> None:
         """Check the path's vhost. Errors: ``ApiFault`` 404 and 401."""

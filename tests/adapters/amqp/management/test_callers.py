@@ -116,3 +116,22 @@ async def test_queues_are_counted_in_short_turns(monkeypatch: pytest.MonkeyPatch
 
     assert totals == (1_200, 1_200, 3_600, 4_800)
     assert turn_count >= 6
+
+
+def test_a_policymaker_needs_a_permission_in_the_vhost(
+    secured: AmqpTarget, api: ManagementClient
+) -> None:
+    """A policy can drop the messages of every queue of a vhost."""
+    policy = {"pattern": "", "definition": {"max-length": 1}, "apply-to": "queues"}
+    api.put("users/maker", {"password": "pw", "tags": "policymaker"})
+    maker = ManagementClient(secured.management_port, "maker:pw")
+
+    assert maker.get("vhosts") == maker.get("queues") == []
+    assert maker.call("PUT", "policies/%2Fstaging/drop", policy).status == 401
+
+    api.put("permissions/%2Fstaging/maker", {"configure": "", "write": "", "read": ""})
+    assert [one["name"] for one in maker.get("vhosts")] == ["/staging"]
+    assert maker.call("PUT", "policies/shop/drop", policy).status == 401
+    maker.put("policies/%2Fstaging/drop", policy)
+    api.delete("policies/%2Fstaging/drop")
+    api.delete("users/maker")
