@@ -120,14 +120,14 @@ class ShareGroups:
             for topic in topics:
                 await self._make(name, topic)
         except NotLeader as error:
-            return self._refusal(error)
+            return self._refusal(error.owner_id)
         except GatewayError as error:
             return as_value(error)
         return None
 
-    def _refusal(self, error: NotLeader) -> GatewayError:
+    def _refusal(self, owner_id: int) -> GatewayError:
         """Return the error for a topic of which another node has a partition, or soon this one."""
-        if error.owner_id in {-1, self._broker.placement.node_id}:
+        if owner_id in {-1, self._broker.placement.node_id}:
             return CoordinatorLoading("a partition of the topic is being loaded")
         return InvalidRequest("A share group reads topics that lie on one node as a whole.")
 
