@@ -152,11 +152,11 @@ class Connection(ReservedNames, asyncio.BufferedProtocol):
         """
         while self._out and self.is_writable and self.transport is not None:
             if len(self._out) == 1 and self.out_bytes <= WRITE_HIGH_BYTES:
-                self._write((self._out.popleft(),))
+                self.write_run((self._out.popleft(),))
             elif self.out_bytes <= WRITE_HIGH_BYTES:
                 self._write_all()
             else:
-                self._write(self._next_run())
+                self.write_run(self._next_run())
         if not self._out:
             self.flushed()
 
@@ -176,9 +176,13 @@ class Connection(ReservedNames, asyncio.BufferedProtocol):
 
     def _write_all(self) -> None:
         out, self._out = self._out, deque()
-        self._write(out)
+        self.write_run(out)
 
-    def _write(self, run: Sequence[Buffer]) -> None:
+    def write_run(self, run: Sequence[Buffer]) -> None:
+        """Pass queued bytes to the transport in one write; a protocol with frames adds one here.
+
+        ``out_bytes`` counts them until then.
+        """
         assert self.transport is not None
         self.listener.socket_writes += 1
         if len(run) == 1:

@@ -170,14 +170,14 @@ class WebSocketConnection(MqttConnection):
         """See ``Connection``: what leaves in one write is one frame."""
         self.send(data)
 
-    def _write(self, run: Sequence[Buffer]) -> None:
+    def write_run(self, run: Sequence[Buffer]) -> None:
         """See ``Connection``: what leaves in one write is one frame."""
         assert self.transport is not None
         if self._frames.state is not OPEN:
             self.out_bytes -= sum(map(len, run))
             return
         framed = Frame(Opcode.BINARY, b"".join(run)).serialize(mask=False)
-        super()._write([framed])
+        super().write_run([framed])
         self.out_bytes += len(framed) - sum(map(len, run))
 
     def close(self) -> None:
