@@ -214,7 +214,7 @@ def _holds(session: Session, kernel: Kernel) -> bool:
 def _proof(user: str, kernel: Kernel) -> object:
     """Return a user's credentials, an object that a new password replaces."""
     users = kernel.authenticator
-    return users.credentials(user) if isinstance(users, StoredUsers) else None
+    return users.stored(user) if isinstance(users, StoredUsers) else None
 
 
 def is_open(kernel: Kernel) -> bool:
