@@ -10,12 +10,13 @@ POLICY: Final = (
     "frame-ancestors 'none'"
 )
 """Content Security Policy: nothing is loaded from elsewhere, nothing inline is run."""
+# With "no-referrer" browsers would send ``Origin: null`` with the forms of login and logout.
 HEADERS: Final = {
     "content-security-policy": POLICY,
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }

@@ -242,7 +242,7 @@ async def test_pages_load_nothing_from_elsewhere(setup: Setup, path: str) -> Non
     assert "unsafe" not in policy
     assert "frame-ancestors 'none'" in policy
     assert headers["x-content-type-options"] == "nosniff"
-    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["referrer-policy"] == "same-origin"
 
 
 async def test_static_files_are_checked_anew_and_sent_once(setup: Setup) -> None:
