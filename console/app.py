@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from console import responses
+from console.endpoints import endpoint_for
 from console.pages import STATIC, TEMPLATES, Page, all_pages
 from gateway import errors
 from gateway.admin.error_answers import STATUS, error_answer
@@ -136,13 +137,16 @@ class Console:
             return self._message(session, caller, 403, text)
         name = page.item if item else page.name
         prefix = f"{page.name}/" if page.folder else ""
+        adapter: object = self._state.adapters.get(page.adapter)
+        endpoint = endpoint_for(adapter, request.headers.get("host", ""))
         text = self._render(
             f"{prefix}{name}.html",
             **self._shell(session, caller, page),
             module=f"/console/static/{prefix}{name}.js",
             item=item,
+            endpoint_url=endpoint.url,
         )
-        return responses.page(text)
+        return responses.page(text, connects_to=endpoint.origin)
 
     def _message(self, session: Session, caller: Caller, status: int, text: str) -> Response:
         shell = self._shell(session, caller, None)

@@ -18,7 +18,7 @@ class Page(NamedTuple):
     """A page at ``/console/<name>``: the template ``<name>.html`` and the module ``<name>.js``.
 
     ``item`` names those of ``/console/<name>/<thing>``, where there are such. ``folder`` holds
-    an adapter's files; None for the console's own.
+    the files of ``adapter``; None for the console's own.
     """
 
     name: str
@@ -26,6 +26,7 @@ class Page(NamedTuple):
     role: Role = Role.VIEWER
     item: str = ""
     folder: Path | None = None
+    adapter: str = ""
 
     @property
     def key(self) -> str:
@@ -63,9 +64,9 @@ def all_pages(adapters: Mapping[str, ProtocolAdapter]) -> dict[str, Page]:
 
 
 def _brought(adapters: Mapping[str, ProtocolAdapter]) -> Iterable[Page]:
-    for _, adapter in sorted(adapters.items()):
+    for name, adapter in sorted(adapters.items()):
         contribution = getattr(type(adapter), "CONTRIBUTION", None)
         if isinstance(contribution, Contribution):
             for page in contribution.console_pages:
                 folder = Path(str(files(page.package)))
-                yield Page(page.name, page.title, folder=folder)
+                yield Page(page.name, page.title, folder=folder, adapter=name)

@@ -22,9 +22,13 @@ HEADERS: Final = {
 }
 
 
-def page(text: str, status: int = 200) -> Response:
-    """Return a page, which is not stored."""
-    return HTMLResponse(text, status, {**HEADERS, "cache-control": "no-store"})
+def page(text: str, status: int = 200, *, connects_to: str = "") -> Response:
+    """Return a page, which is not stored. ``connects_to``: a further origin that it may open."""
+    headers = {**HEADERS, "cache-control": "no-store"}
+    if connects_to:
+        own = "connect-src 'self'"
+        headers["content-security-policy"] = POLICY.replace(own, f"{own} {connects_to}")
+    return HTMLResponse(text, status, headers)
 
 
 def see_other(url: str) -> Response:

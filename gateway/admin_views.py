@@ -1,4 +1,4 @@
-"""Port of adapters that show things of their own in the REST interface and the console."""
+"""Ports of adapters that show things of their own in the REST interface and the console."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -34,4 +34,24 @@ class HasAdminViews(Protocol):
 
     def admin_actions(self) -> Mapping[str, Action]:
         """Return the changes by name, called with ``values`` of the body; POST, for operators."""
+        ...
+
+
+class BrowserEndpoint(NamedTuple):
+    """Listener of an adapter that a page of the console may open: ``ws`` or ``wss``, by port."""
+
+    scheme: str
+    port: int
+    path: str
+
+
+@runtime_checkable
+class HasBrowserEndpoint(Protocol):
+    """Adapter whose pages open one of its own listeners, under the page's host name.
+
+    The page's template gets the URL as ``endpoint_url``, and the page's policy allows the origin.
+    """
+
+    def browser_endpoint(self) -> BrowserEndpoint | None:
+        """Return the listener; None while there is none."""
         ...

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, TypeVar
 
+from adapters.mqtt.connection.web_pages import refusal_of
 from adapters.mqtt.errors import MqttError
 from adapters.mqtt.node import Node
 from adapters.mqtt.packets.topic_names import check_topic
@@ -33,6 +34,7 @@ def views(node: Node) -> Mapping[str, View]:
         "subscriptions": lambda query: _subscriptions(node, query),
         "retained": lambda query: _retained(node, query),
         "receivers": lambda query: _receivers(node, query),
+        "websocket": lambda query: _websocket(node, query),
     }
 
 
@@ -162,6 +164,22 @@ def _receiver(subscriber: Any, qos: int, topic_filter: str) -> dict[str, Any]:  
         "qos": qos,
         "is_connected": subscriber.connection is not None,
     }
+
+
+def _websocket(node: Node, query: ViewQuery) -> dict[str, Any]:
+    """Return whether the WebSocket listener is on, and why it refuses the page of an origin."""
+    config = node.config.websocket
+    if config is None or not config.enabled:
+        return {"is_on": False, "refusal": None}
+    refusal = refusal_of(
+        config,
+        origin=query.values.get("origin"),
+        host=query.values.get("host"),
+        is_login_required=node.authenticator.required,
+    )
+    if refusal is None and config.proxy_protocol:
+        refusal = "it expects a PROXY protocol header, which browsers do not send"
+    return {"is_on": True, "refusal": refusal}
 
 
 async def _disconnect(node: Node, calls: ShardCalls, body: Mapping[str, Any]) -> dict[str, Any]:

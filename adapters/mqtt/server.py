@@ -15,7 +15,7 @@ from adapters.mqtt.handlers import TABLES
 from adapters.mqtt.metrics import register_metrics
 from adapters.mqtt.node import Node, open_node
 from adapters.mqtt.session_service import SERVICE, SessionService
-from gateway.admin_views import Action, View
+from gateway.admin_views import Action, BrowserEndpoint, View
 from gateway.config.base import Address, ListenerConfig
 from gateway.connection import Connection
 from gateway.kernel import Endpoint, Kernel
@@ -116,8 +116,7 @@ class MqttAdapter:
     def _endpoint(self, listener: Listener) -> Endpoint:
         address = Address(listener.host, listener.port)
         if isinstance(listener.config, WebSocketConfig):
-            scheme = "wss" if listener.config.tls_cert is not None else "ws"
-            url = f"{scheme}://{address}{listener.config.path}"
+            url = f"{_scheme(listener.config)}://{address}{listener.config.path}"
             return Endpoint(listener.name, url, f"mqtt.connect('{url}')  // mqtt.js")
         client = f"-h {address.host} -p {address.port}"
         try_it = f"mosquitto_pub {client} -t greetings -m hello"
@@ -152,6 +151,14 @@ class MqttAdapter:
 
         return actions(self.node, self.kernel.broker.shard_calls)
 
+    def browser_endpoint(self) -> BrowserEndpoint | None:
+        """See ``gateway.admin_views.HasBrowserEndpoint``: the WebSocket listener."""
+        for listener in self.listeners:
+            if isinstance(listener.config, WebSocketConfig):
+                config = listener.config
+                return BrowserEndpoint(_scheme(config), listener.port, config.path)
+        return None
+
     def connections(self) -> list[dict[str, Any]]:
         """Return what ``headgate clients`` shows."""
         return [connection.describe() for connection in self._all_connections()]
@@ -160,3 +167,7 @@ class MqttAdapter:
         return itertools.chain.from_iterable(
             listener.connections for listener in self.listeners
         )
+
+
+def _scheme(config: WebSocketConfig) -> str:
+    return "ws" if config.tls_cert is None else "wss"

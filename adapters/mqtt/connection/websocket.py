@@ -18,9 +18,9 @@ from adapters.mqtt.config import WebSocketConfig
 from adapters.mqtt.connection.connection import MqttConnection
 from adapters.mqtt.connection.packet_reader import TURN
 from adapters.mqtt.connection.ports import ConnectionServer
+from adapters.mqtt.connection.web_pages import refusal_of
 from adapters.mqtt.session import State
 from adapters.mqtt.wire import Connect
-from gateway.http_origin import is_foreign_origin, is_known_host
 from gateway.listener import Listener
 from gateway.model import Buffer
 
@@ -119,7 +119,7 @@ class WebSocketConnection(MqttConnection):
         if request.path.partition("?")[0] != self._config.path:
             response = self._frames.reject(_NOT_FOUND, "MQTT is elsewhere.\n")
         elif (refusal := self._refusal_of(request)) is not None:
-            response = self._frames.reject(_FORBIDDEN, refusal)
+            response = self._frames.reject(_FORBIDDEN, f"{refusal}\n")
         else:
             response = self._frames.accept(request)
         self._frames.send_response(response)
@@ -128,15 +128,12 @@ class WebSocketConnection(MqttConnection):
 
     def _refusal_of(self, request: Request) -> str | None:
         """Return the response to a web page that may not connect; None for all other clients."""
-        config = self._config
-        host = next(iter(request.headers.get_all("Host")), None)
-        origin = next(iter(request.headers.get_all("Origin")), None)
-        if not config.origins and is_foreign_origin(origin, host):
-            return "the page's origin is not in adapters.mqtt.websocket.origins\n"
-        is_anonymous = not self.node.authenticator.required and config.tls_client_ca is None
-        if is_anonymous and not is_known_host(host, config.hosts):
-            return "the name is not in adapters.mqtt.websocket.hosts\n"
-        return None
+        return refusal_of(
+            self._config,
+            origin=next(iter(request.headers.get_all("Origin")), None),
+            host=next(iter(request.headers.get_all("Host")), None),
+            is_login_required=self.node.authenticator.required,
+        )
 
     def _take(self, frame: Frame) -> None:
         if frame.opcode in CTRL_OPCODES or not frame.data:

@@ -1,8 +1,9 @@
-// MQTT: sessions, subscriptions, retained messages, and who would get a topic.
+// MQTT: sessions, subscriptions, retained messages, who would get a topic, and "Try it".
 
 import { api, byId, bytes, confirmed, duration, guarded, h, isOperator, number, query, say, tabs, time } from "/console/static/core.js";
 import { bytesOf, previewOf } from "/console/static/records.js";
 import { PagedTable, plainTable } from "/console/static/table.js";
+import { showTry } from "/console/static/mqtt/mqtt_try.js";
 
 const view = (name, values = {}) => `adapters/mqtt/${name}${query(values)}`;
 const paged = (name) => ({ limit, offset, contains }) => view(name, { limit, offset, contains });
@@ -86,4 +87,5 @@ tabs(document.querySelector("[role=tablist]"), (tab) => {
   if (tab === "sessions") sessions.load();
   if (tab === "subscriptions") subscriptions.load();
   if (tab === "retained") showRetained(false);
+  if (tab === "try") showTry();
 });

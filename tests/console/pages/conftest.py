@@ -100,7 +100,7 @@ def console_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder: Path = tmp_path_factory.mktemp("console")
     settings = {
         "adapters.mqtt.bind": f"127.0.0.1:{free_port()}",
-        "adapters.mqtt.websocket.enabled": False,
+        "adapters.mqtt.websocket.bind": f"127.0.0.1:{free_port()}",
         "auth.sha256_iterations": 4_096,
         "auth.sha512_iterations": 4_096,
     }
