@@ -179,10 +179,7 @@ class Connection(ReservedNames, asyncio.BufferedProtocol):
         self.write_run(out)
 
     def write_run(self, run: Sequence[Buffer]) -> None:
-        """Pass queued bytes to the transport in one write; a protocol with frames adds one here.
-
-        ``out_bytes`` counts them until then.
-        """
+        """Pass queued bytes to the transport; a protocol with frames wraps them here."""
         assert self.transport is not None
         self.listener.socket_writes += 1
         if len(run) == 1:
