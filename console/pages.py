@@ -39,6 +39,7 @@ PAGES: Final = (
     Page("topics", "Topics", item="topic"),
     Page("queues", "Queues", item="queue"),
     Page("groups", "Groups", item="group"),
+    Page("report", "Report"),
     Page("access", "Access", Role.ADMIN),
     Page("config", "Config", Role.ADMIN),
 )

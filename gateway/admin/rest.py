@@ -19,6 +19,7 @@ from gateway.admin import (
     queues,
     quotas,
     records,
+    report,
     rules,
     scrub,
     topics,
@@ -50,6 +51,7 @@ def rest_routes(state: AdminState) -> list[Route]:
         *quotas.routes(state),
         *transactions.routes(state),
         *config_view.routes(state),
+        *report.routes(state),
         *deployment.routes(state),
         *adapter_views.routes(state),
     ]

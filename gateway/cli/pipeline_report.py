@@ -12,6 +12,7 @@ from gateway.cli.progress import MIB, Progress, mib
 from gateway.cli.settings import settings_of
 from gateway.clock import SystemClock
 from gateway.errors import RequestError
+from gateway.last_report import write_last_report
 
 if TYPE_CHECKING:
     from pipeline.report.job import Figures, SizeBin, Traffic
@@ -25,6 +26,7 @@ _TIME_COLUMNS: Final = (
 )  # fmt: skip
 _SIZE_COLUMNS: Final = ("bytes", "protocol", "records", "share")
 _SHOWN_MAX: Final = 20
+_KEPT_MAX: Final = 100  # topics in the console's copy
 _SPLIT_BYTES: Final = 16 * MIB  # of a task, by which progress is told
 
 
@@ -86,17 +88,51 @@ def report(  # noqa: PLR0913 - the options of the command
             )
             return
         note(f"counting {mib(job.bytes_planned)} of {job.partitions} partition(s)")
+        clock = SystemClock()
+        started_ms = clock.monotonic_ms()
         progress = Progress(job.bytes_planned)
         with shared.spark("report", master=master) as session:
             figures = job.run(session, progress.add)
         progress.end()
+    _keep(
+        settings.node.data_dir,
+        _kept(
+            figures,
+            source=chosen.described,
+            ended_unix_ms=clock.unix_ms(),
+            took_ms=clock.monotonic_ms() - started_ms,
+        ),
+    )
     if html is not None:
         from pipeline.report.page import page_of
 
-        made_unix_ms = SystemClock().unix_ms()
-        page = page_of(figures, source=chosen.described, made_unix_ms=made_unix_ms)
+        page = page_of(figures, source=chosen.described, made_unix_ms=clock.unix_ms())
         html.write_text(page, encoding="utf-8")
     _print_figures(figures, html, as_json=as_json)
+
+
+def _keep(data_dir: Path, document: dict[str, Any]) -> None:
+    """Leave the report for the node's console; without it the job has succeeded all the same."""
+    try:
+        write_last_report(data_dir, document)
+    except OSError as error:
+        note(f"the console does not get this report: {error}")
+
+
+def _kept(
+    figures: "Figures", *, source: str, ended_unix_ms: int, took_ms: int
+) -> dict[str, Any]:
+    """Return the part of a report that the console shows."""
+    return {
+        "job": "report",
+        "source": source,
+        "ended_unix_ms": ended_unix_ms,
+        "took_ms": took_ms,
+        "total": _plain(figures.total),
+        "by_topic": [_plain(one) for one in figures.by_topic[:_KEPT_MAX]],
+        "row_count": len(figures.by_topic),
+        "topic_count": len({one.topic for one in figures.by_topic}),
+    }
 
 
 def _print_figures(figures: "Figures", html: Path | None, *, as_json: bool) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from gateway.last_report import read_last_report
 from gateway.model import TIMESTAMP_TYPE_MASK, stamp
 from gateway.records.codec import encode_batch
 from pipeline.log.options import parse_options
@@ -262,3 +263,16 @@ def test_what_cannot_be_reported_is_one_line(
     assert done.status == 1
     (line,) = done.err.splitlines()
     assert said in line
+
+
+def test_the_console_gets_a_copy_in_the_data_directory(jobs: Jobs, tmp_path: Path) -> None:
+    data = _sample(tmp_path)
+
+    done = jobs.run("report", at(data))
+
+    assert done.status == 0, done.err
+    kept = read_last_report(data)
+    assert kept is not None
+    assert (kept["job"], kept["total"]["records"]) == ("report", 100)
+    assert kept["row_count"] == 2
+    assert [one["topic"] for one in kept["by_topic"]] == [TOPIC, TOPIC]
