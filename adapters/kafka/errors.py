@@ -167,6 +167,7 @@ CODES: Final[dict[type[GatewayError], ErrorCode]] = {
     errors.RequestError: ErrorCode.INVALID_REQUEST,
     # Retriable, and never taken for a success.
     errors.StorageUnavailable: ErrorCode.KAFKA_STORAGE_ERROR,
+    errors.PublishRefused: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.StoredDataDamaged: ErrorCode.KAFKA_STORAGE_ERROR,
     # As after an expired timeout of acks=all: idempotent producers retry without a duplicate.
     errors.OutcomeUnknown: ErrorCode.REQUEST_TIMED_OUT,
@@ -183,6 +184,7 @@ CODES: Final[dict[type[GatewayError], ErrorCode]] = {
     errors.InvalidConfig: ErrorCode.INVALID_CONFIG,
     errors.InvalidRequest: ErrorCode.INVALID_REQUEST,
     errors.PolicyViolation: ErrorCode.POLICY_VIOLATION,
+    errors.QueueFull: ErrorCode.POLICY_VIOLATION,
     errors.InvalidRecordState: ErrorCode.INVALID_RECORD_STATE,
     errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     errors.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
