@@ -9,7 +9,8 @@ from gateway.metrics import LABEL_SETS_MAX, Metrics
 
 
 def scrape(metrics: Metrics) -> list[str]:
-    return [line for line in metrics.render().decode().splitlines() if not line.startswith("#")]
+    lines = metrics.render().decode().splitlines()
+    return [line for line in lines if not line.startswith(("#", "process_"))]
 
 
 def test_gauges_and_counters_are_read_at_each_scrape() -> None:

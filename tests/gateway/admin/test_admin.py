@@ -291,10 +291,15 @@ async def test_what_is_no_http_is_refused_and_others_do_not_notice(
 
 
 async def test_silent_connections_end_at_a_deadline(
-    setup: Setup, monkeypatch: pytest.MonkeyPatch
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admin, "REQUEST_S_MAX", 0.05)
-    assert await asyncio.to_thread(half_request, setup.server) == b""
+    hasty = AdminServer(AdminConfig(bind="127.0.0.1:0"), setup.state, data_dir=tmp_path)
+    await hasty.start()
+    try:
+        assert await asyncio.to_thread(half_request, hasty) == b""
+    finally:
+        await hasty.stop()
 
 
 def half_request(server: AdminServer) -> bytes:

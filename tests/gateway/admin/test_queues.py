@@ -148,7 +148,7 @@ async def test_a_second_queue_on_a_topic_leaves_it_and_what_waits(setup: Setup) 
         ({"name": "a/b"}, "InvalidTopicName"),
         (
             {"name": "q", "settings": {"lease": 1}},
-            "'lease' is no setting; there are: order, lease_ms",
+            "'lease' is no setting; there are: order, priority_max, lease_ms",
         ),
         ({"name": "q", "settings": {"lease_ms": -1}}, "lease_ms: "),
         ({"name": "q", "settings": {"order": "any"}}, "order: "),

@@ -395,8 +395,8 @@ def test_surprises_are_warned_of() -> None:
 
 
 def test_rules_know_every_operation_and_refuse_what_contradicts_itself(tmp_path: Path) -> None:
-    of_mqtt = {"publish", "subscribe"}
-    words = {operation.value for operation in Operation} | of_mqtt
+    of_adapters = {"publish", "subscribe", "configure"}
+    words = {operation.value for operation in Operation} | of_adapters
     assert set(operation_words(ResourceTypes())) == words
     file = write(tmp_path, '[[auth.rules]]\noperation = "reed"\n')
     assert "auth.rules[0].operation: input should be 'all', 'read'" in message_for(file)
