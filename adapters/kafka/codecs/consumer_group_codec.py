@@ -4,7 +4,6 @@ All versions are flexible. Layout: the Kafka protocol guide. Malformed input rai
 """
 
 import struct
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -14,31 +13,32 @@ from adapters.kafka.codec import (
     I32,
     ElementBudget,
     decode_count,
-    decode_string,
     encode_count,
     skip_tags,
 )
+from adapters.kafka.codecs.group_fields import (
+    CODE,
+    NO_TAGS,
+    NO_THROTTLE,
+    by_topic,
+    decode_text,
+    decode_texts,
+    encode_numbers,
+    encode_text,
+)
 from gateway.errors import PeerError
 from gateway.groups.consumer.model import Partitions
-from gateway.model import encode_uvarint
 
 API_KEYS: Final = frozenset({68, 69})
 
-TEXT_BYTES_MAX: Final = 0x7FFF
-"""Bytes of a string, as in Kafka's own decoder. Larger ones could not be stored."""
 REGEX_FROM: Final = 1
 MEMBER_TYPE_FROM: Final = 1
 
-_NO_THROTTLE: Final = bytes(4)
-_NO_TAGS: Final = b"\x00"
-_NULL: Final = b"\x00"
 _NULL_STRUCT: Final = b"\xff"
 _A_STRUCT: Final = b"\x01"
-_CODE: Final = struct.Struct(">h")
 _EPOCH_INTERVAL: Final = struct.Struct(">ii")
 _EPOCHS: Final = struct.Struct(">ii")
 _UUID_BYTES: Final = 16
-_LENGTH_BYTES: Final = 3  # of a string that is as long as may be
 
 
 class ConsumerGroupHeartbeatRequest(NamedTuple):
@@ -92,17 +92,17 @@ def decode_heartbeat(
     """Return a ConsumerGroupHeartbeat request."""
     elements = ElementBudget(elements_max)
     try:
-        group_id, at = _decode_text(body, 0)
-        member_id, at = _decode_text(body, at)
+        group_id, at = decode_text(body, 0)
+        member_id, at = decode_text(body, at)
         (member_epoch,) = I32.unpack_from(body, at)
-        instance_id, at = _decode_text(body, at + I32.size)
-        rack_id, at = _decode_text(body, at)
+        instance_id, at = decode_text(body, at + I32.size)
+        rack_id, at = decode_text(body, at)
         (rebalance_timeout_ms,) = I32.unpack_from(body, at)
-        names, at = _decode_names(body, at + I32.size, elements)
+        names, at = decode_texts(body, at + I32.size, elements)
         regex = None
         if version >= REGEX_FROM:
-            regex, at = _decode_text(body, at)
-        assignor, at = _decode_text(body, at)
+            regex, at = decode_text(body, at)
+        assignor, at = decode_text(body, at)
         owned, at = _decode_partitions(body, at, elements)
         skip_tags(body, at, elements)
     except (struct.error, IndexError, ValueError) as error:
@@ -115,34 +115,11 @@ def decode_heartbeat(
         instance_id,
         rack_id,
         rebalance_timeout_ms,
-        names,
+        None if names is None else frozenset(names),
         regex,
         assignor,
         owned,
     )
-
-
-def _decode_text(body: memoryview, at: int) -> tuple[str | None, int]:
-    """Return a nullable string, and its end. Error: ``ValueError`` above Kafka's bound."""
-    start = at
-    text, at = decode_string(body, at, flexible=True)
-    if at - start > TEXT_BYTES_MAX + _LENGTH_BYTES:
-        msg = f"a string has at most {TEXT_BYTES_MAX} bytes"
-        raise ValueError(msg)
-    return text, at
-
-
-def _decode_names(
-    body: memoryview, at: int, elements: ElementBudget
-) -> tuple[frozenset[str] | None, int]:
-    if body[at] == 0:
-        return None, at + 1
-    count, at = decode_count(body, at, elements, flexible=True)
-    names = []
-    for _ in range(count):
-        name, at = _decode_text(body, at)
-        names.append(name or "")
-    return frozenset(names), at
 
 
 def _decode_partitions(
@@ -174,21 +151,21 @@ def encode_heartbeat_response(  # noqa: PLR0917 - the fields of the response
     >>> encode_heartbeat_response(0, None, "m", 1, 5000, None)
     b'\x00\x00\x00\x00\x00\x00\x00\x02m\x00\x00\x00\x01\x00\x00\x13\x88\xff\x00'
     """
-    out = bytearray(_NO_THROTTLE)
-    out += _CODE.pack(error_code)
-    out += _string(error_message)
-    out += _string(member_id)
+    out = bytearray(NO_THROTTLE)
+    out += CODE.pack(error_code)
+    out += encode_text(error_message)
+    out += encode_text(member_id)
     out += _EPOCH_INTERVAL.pack(member_epoch, interval_ms)
     if assignment is None:
         out += _NULL_STRUCT
     else:
         out += _A_STRUCT
-        by_topic = _by_topic(assignment)
-        out += encode_count(len(by_topic), flexible=True)
-        for topic, numbers in by_topic:
-            out += topic.bytes + _numbers(numbers) + _NO_TAGS
-        out += _NO_TAGS
-    out += _NO_TAGS
+        topics = by_topic(assignment)
+        out += encode_count(len(topics), flexible=True)
+        for topic, numbers in topics:
+            out += topic.bytes + encode_numbers(numbers) + NO_TAGS
+        out += NO_TAGS
+    out += NO_TAGS
     return bytes(out)
 
 
@@ -210,7 +187,7 @@ def decode_describe(
         count, at = decode_count(body, 0, elements, flexible=True)
         group_ids = []
         for _ in range(count):
-            group_id, at = _decode_text(body, at)
+            group_id, at = decode_text(body, at)
             group_ids.append(group_id or "")
         includes_operations = bool(body[at])
         skip_tags(body, at + 1, elements)
@@ -222,61 +199,48 @@ def decode_describe(
 
 def encode_describe_response(version: int, groups: Sequence[DescribedGroup]) -> bytes:
     """Return the body of a ConsumerGroupDescribe response."""
-    out = bytearray(_NO_THROTTLE)
+    out = bytearray(NO_THROTTLE)
     out += encode_count(len(groups), flexible=True)
     for group in groups:
-        out += _CODE.pack(group.error_code)
-        out += _string(group.error_message)
-        out += _string(group.group_id)
-        out += _string(group.state)
+        out += CODE.pack(group.error_code)
+        out += encode_text(group.error_message)
+        out += encode_text(group.group_id)
+        out += encode_text(group.state)
         out += _EPOCHS.pack(group.epoch, group.assignment_epoch)
-        out += _string(group.assignor)
+        out += encode_text(group.assignor)
         out += encode_count(len(group.members), flexible=True)
         for member in group.members:
             _encode_member(out, version, member, group.topic_names)
         out += I32.pack(group.authorized_operations)
-        out += _NO_TAGS
-    out += _NO_TAGS
+        out += NO_TAGS
+    out += NO_TAGS
     return bytes(out)
 
 
 def _encode_member(
     out: bytearray, version: int, member: DescribedMember, names: Mapping[UUID, str]
 ) -> None:
-    out += _string(member.member_id)
-    out += _string(member.instance_id)
-    out += _string(member.rack_id)
+    out += encode_text(member.member_id)
+    out += encode_text(member.instance_id)
+    out += encode_text(member.rack_id)
     out += I32.pack(member.member_epoch)
-    out += _string(member.client_id)
-    out += _string(member.client_host)
+    out += encode_text(member.client_id)
+    out += encode_text(member.client_host)
     out += encode_count(len(member.names), flexible=True)
     for name in sorted(member.names):
-        out += _string(name)
-    out += _string(member.regex)
+        out += encode_text(name)
+    out += encode_text(member.regex)
     for partitions in (member.assignment, member.target):
-        by_topic = _by_topic(partitions)
-        out += encode_count(len(by_topic), flexible=True)
-        for topic, numbers in by_topic:
-            out += topic.bytes + _string(names.get(topic, "")) + _numbers(numbers) + _NO_TAGS
-        out += _NO_TAGS
+        topics = by_topic(partitions)
+        out += encode_count(len(topics), flexible=True)
+        for topic, numbers in topics:
+            out += (
+                topic.bytes
+                + encode_text(names.get(topic, ""))
+                + encode_numbers(numbers)
+                + NO_TAGS
+            )
+        out += NO_TAGS
     if version >= MEMBER_TYPE_FROM:
         out += b"\x01"  # a member of the new protocol
-    out += _NO_TAGS
-
-
-def _by_topic(partitions: Partitions) -> list[tuple[UUID, list[int]]]:
-    by_topic: defaultdict[UUID, list[int]] = defaultdict(list)
-    for topic, number in partitions:
-        by_topic[topic].append(number)
-    return [(topic, sorted(numbers)) for topic, numbers in sorted(by_topic.items())]
-
-
-def _numbers(numbers: Sequence[int]) -> bytes:
-    return encode_uvarint(len(numbers) + 1) + struct.pack(f">{len(numbers)}i", *numbers)
-
-
-def _string(text: str | None) -> bytes:
-    if text is None:
-        return _NULL
-    data = text.encode()
-    return encode_uvarint(len(data) + 1) + data
+    out += NO_TAGS

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from adapters.kafka.codec import ELEMENTS_MAX
-from adapters.kafka.codecs import consumer_group_codec, metadata_codec, share_fields
+from adapters.kafka.codecs import consumer_group_codec, group_fields, metadata_codec
 from adapters.kafka.codecs.schema_reader import Cursor, Reader, reader_of
 from gateway.errors import PeerError
 from gateway.model import Buffer
@@ -81,7 +81,7 @@ def is_flexible(api_key: int, version: int) -> bool:
     """
     if api_key == metadata_codec.API_KEY:
         return version >= metadata_codec.FLEXIBLE_FROM
-    if api_key in consumer_group_codec.API_KEYS or api_key in share_fields.API_KEYS:
+    if api_key in consumer_group_codec.API_KEYS or api_key in group_fields.SHARE_API_KEYS:
         return True
     if api_key not in _MESSAGES:
         msg = f"API key {api_key} is not known"

@@ -20,8 +20,7 @@ from adapters.kafka.codec import (
     skip_tags,
 )
 from adapters.kafka.codecs.current_leader import CurrentLeader
-from adapters.kafka.codecs.metadata_codec import FLEXIBLE_FROM, BrokerAddress, encode_broker
-from adapters.kafka.codecs.share_fields import (
+from adapters.kafka.codecs.group_fields import (
     CODE,
     NO_TAGS,
     NO_THROTTLE,
@@ -32,6 +31,7 @@ from adapters.kafka.codecs.share_fields import (
     encode_array,
     encode_text,
 )
+from adapters.kafka.codecs.metadata_codec import FLEXIBLE_FROM, BrokerAddress, encode_broker
 from gateway.model import Buffer, decode_uvarint, encode_uvarint
 
 RENEW_FROM: Final = 2

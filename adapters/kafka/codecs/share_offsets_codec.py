@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from adapters.kafka.codec import ELEMENTS_MAX, ElementBudget, decode_topics, skip_tags
-from adapters.kafka.codecs.share_fields import (
+from adapters.kafka.codecs.group_fields import (
     CODE,
     NO_TAGS,
     NO_THROTTLE,

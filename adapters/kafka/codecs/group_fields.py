@@ -1,4 +1,4 @@
-"""Fields that the codecs of share groups have in common (KIP-932). All versions are flexible."""
+"""Fields of the APIs of consumer groups (KIP-848) and share groups (KIP-932), all flexible."""
 
 import struct
 from collections import defaultdict
@@ -21,7 +21,7 @@ NO_TAGS: Final = b"\x00"
 CODE: Final = struct.Struct(">h")
 NULL: Final = b"\x00"
 
-API_KEYS: Final = frozenset({76, 77, 78, 79, 90, 91, 92})
+SHARE_API_KEYS: Final = frozenset({76, 77, 78, 79, 90, 91, 92})
 """All APIs of share groups; their versions are flexible."""
 
 _LENGTH_BYTES: Final = 3  # of a string that is as long as may be
