@@ -146,7 +146,7 @@ def encode_heartbeat_response(  # noqa: PLR0917 - the fields of the response
     interval_ms: int,
     assignment: Partitions | None,
 ) -> bytes:
-    r"""Return the body of a ConsumerGroupHeartbeat response, of all versions.
+    r"""Return the body of a ConsumerGroupHeartbeat or ShareGroupHeartbeat response, of any version.
 
     >>> encode_heartbeat_response(0, None, "m", 1, 5000, None)
     b'\x00\x00\x00\x00\x00\x00\x00\x02m\x00\x00\x00\x01\x00\x00\x13\x88\xff\x00'

@@ -24,10 +24,7 @@ from adapters.kafka.codecs.group_fields import (
 from gateway.groups.consumer.model import Partitions
 from gateway.model import encode_uvarint
 
-_EPOCH_INTERVAL: Final = struct.Struct(">ii")
 _EPOCHS: Final = struct.Struct(">ii")
-_NULL_STRUCT: Final = b"\xff"
-_A_STRUCT: Final = b"\x01"
 
 
 class ShareGroupHeartbeatRequest(NamedTuple):
@@ -91,36 +88,6 @@ def decode_heartbeat(
         )
 
     return decode_whole("ShareGroupHeartbeat", decode)
-
-
-def encode_heartbeat_response(  # noqa: PLR0917 - the fields of the response
-    error_code: int,
-    error_message: str | None,
-    member_id: str | None,
-    member_epoch: int,
-    interval_ms: int,
-    assignment: Partitions | None,
-) -> bytes:
-    r"""Return the body of a ShareGroupHeartbeat response.
-
-    >>> encode_heartbeat_response(0, None, "m", 1, 5000, None)
-    b'\x00\x00\x00\x00\x00\x00\x00\x02m\x00\x00\x00\x01\x00\x00\x13\x88\xff\x00'
-    """
-    out = bytearray(NO_THROTTLE)
-    out += CODE.pack(error_code)
-    out += encode_text(error_message)
-    out += encode_text(member_id)
-    out += _EPOCH_INTERVAL.pack(member_epoch, interval_ms)
-    if assignment is None:
-        out += _NULL_STRUCT
-    else:
-        out += _A_STRUCT
-        out += encode_array(
-            [topic.bytes + encode_numbers(numbers) for topic, numbers in by_topic(assignment)]
-        )
-        out += NO_TAGS
-    out += NO_TAGS
-    return bytes(out)
 
 
 class ShareGroupDescribeRequest(NamedTuple):

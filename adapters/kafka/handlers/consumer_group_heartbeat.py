@@ -5,7 +5,6 @@ v1  the member makes its own id; subscriptions by regular expression
 An answer that changed what is stored of the group waits until that is durable.
 """
 
-import asyncio
 from collections.abc import Awaitable
 from typing import Final
 from uuid import uuid4
@@ -13,19 +12,17 @@ from uuid import uuid4
 from adapters.kafka.codecs.consumer_group_codec import (
     ConsumerGroupHeartbeatRequest,
     decode_heartbeat,
-    encode_heartbeat_response,
 )
-from adapters.kafka.groups.coordinator import check_group, group_code_of, group_name
+from adapters.kafka.groups.coordinator import check_group, group_name
+from adapters.kafka.groups.heartbeat_answers import answer_beat, encode_beat
 from adapters.kafka.groups.subscribed_topics import check_topics
 from adapters.kafka.session import Session
 from gateway.auth.ports import Operation, ResourceType
-from gateway.errors import GatewayError, InvalidRequest, as_value, public_text
-from gateway.futures import set_result_if_pending
+from gateway.errors import GatewayError, InvalidRequest, as_value
 from gateway.groups.consumer.model import (
     JOIN_EPOCH,
     STATIC_LEAVE_EPOCH,
     Heartbeat,
-    HeartbeatResult,
 )
 
 API_KEY: Final = 68
@@ -45,29 +42,11 @@ def handle(
         _check(request, version)
         check_topics(session, request.names)
     except GatewayError as error:
-        return _encode(session, as_value(error))
-    answers: list[HeartbeatResult | GatewayError] = []
-    future: asyncio.Future[HeartbeatResult | GatewayError] | None = None
-
-    def answered(result: HeartbeatResult | GatewayError) -> None:
-        if future is None:
-            answers.append(result)
-        else:
-            set_result_if_pending(future, result)
-
-    session.node.groups.consumer_heartbeat(
-        group_name(session, request.group_id), _beat(request, session), answered
+        return encode_beat(session, as_value(error))
+    name, beat = group_name(session, request.group_id), _beat(request, session)
+    return answer_beat(
+        session, lambda answered: session.node.groups.consumer_heartbeat(name, beat, answered)
     )
-    if answers:
-        return _encode(session, answers[0])
-    future = asyncio.get_running_loop().create_future()
-    return _encode_later(session, future)
-
-
-async def _encode_later(
-    session: Session, future: "asyncio.Future[HeartbeatResult | GatewayError]"
-) -> bytes:
-    return _encode(session, await future)
 
 
 def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
@@ -118,14 +97,4 @@ def _beat(request: ConsumerGroupHeartbeatRequest, session: Session) -> Heartbeat
         assignor=request.assignor,
         owned=request.owned,
         can_see=can_see,
-    )
-
-
-def _encode(session: Session, result: HeartbeatResult | GatewayError) -> bytes:
-    if isinstance(result, GatewayError):
-        code = group_code_of(result)
-        return encode_heartbeat_response(code, public_text(result), None, 0, 0, None)
-    interval_ms = session.node.settings.groups.consumer_heartbeat_interval_ms
-    return encode_heartbeat_response(
-        0, None, result.member_id, result.epoch, interval_ms, result.assignment
     )

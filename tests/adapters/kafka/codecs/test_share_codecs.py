@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.kafka.codecs import share_fetch_codec, share_group_codec, share_offsets_codec
+from adapters.kafka.codecs import (
+    consumer_group_codec,
+    share_fetch_codec,
+    share_group_codec,
+    share_offsets_codec,
+)
 from adapters.kafka.codecs.current_leader import CurrentLeader
 from adapters.kafka.codecs.metadata_codec import BrokerAddress
 from adapters.kafka.codecs.share_fetch_codec import (
@@ -98,7 +103,7 @@ def answer(api_key: int, version: int, body: bytes) -> Any:
 
 
 def test_a_heartbeat_answer_is_read_by_others() -> None:
-    body = share_group_codec.encode_heartbeat_response(
+    body = consumer_group_codec.encode_heartbeat_response(
         0, "why", "m", 3, 5_000, frozenset({(TOPIC, 1), (TOPIC, 0)})
     )
 
