@@ -77,6 +77,16 @@ def _register_groups(kernel: Kernel) -> None:
     metrics.gauge(
         "headgate_committed_offsets", "Committed offsets stored.", lambda: cursors.count
     )
+    metrics.gauge(
+        "headgate_pending_offsets",
+        "Offsets that open transactions are to commit.",
+        lambda: cursors.pending.count,
+    )
+    metrics.gauge(
+        "headgate_pending_offset_bytes",
+        "Bytes of those offsets, with the names of their groups.",
+        lambda: cursors.pending.size_bytes,
+    )
     metrics.counter_fn("headgate_offset_commits", "Offsets committed.", lambda: cursors.commits)
 
 

@@ -308,6 +308,14 @@ class GroupsConfig(FrozenConfig):
     transaction_offsets_max: int = Field(
         default=10_000, ge=1, description="Offsets that one transaction commits."
     )
+    pending_offsets_max: int = Field(
+        default=500_000, ge=1, description="Offsets of all open transactions of the node."
+    )
+    pending_offsets_bytes_max: int = Field(
+        default=256 * _MIB,
+        ge=_MIB,
+        description="Bytes of them: of the names of their groups, and of their metadata texts.",
+    )
 
     @model_validator(mode="after")
     def _check_range(self) -> Self:

@@ -84,7 +84,7 @@ class CursorManager:
         self._clock = clock
         self._keys: dict[GroupName, set[bytes]] = {}
         self._committed: set[UUID] = set()  # topics with commits since the start
-        self.pending = PendingOffsets(config.transaction_offsets_max)
+        self.pending = PendingOffsets(config)
         self.watchers: dict[GroupName, OnMoved] = {}
         """Told what a group has committed or removed, in order, once that is durable."""
         self.commits = 0
@@ -221,11 +221,11 @@ class CursorManager:
     ) -> None:
         """Store positions that a producer's transaction commits, if it does; see ``commit``.
 
-        Errors: ``CoordinatorLoading``; ``Overloaded`` for too many of one transaction.
+        Errors: ``CoordinatorLoading``; ``Overloaded``, see ``PendingOffsets.check_room``.
         """
         self.check_loaded()
         encoded = self._encode(group, commits)
-        self.pending.check_room(producer_id, [key for key, _ in encoded])
+        self.pending.check_room(producer_id, encoded)
         items: list[Item] = [(pending_key(key, producer_id), value) for key, value in encoded]
 
         def done(error: StorageUnavailable | None) -> None:

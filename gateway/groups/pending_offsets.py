@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
+from gateway.config.settings import GroupsConfig
 from gateway.errors import Overloaded
 from gateway.groups.cursor_keys import CURSOR_KEY, parse_group_key
 from gateway.groups.model import GroupName
@@ -36,11 +37,17 @@ class EndedOffsets(NamedTuple):
 
 
 class PendingOffsets:
-    """Pending positions of all groups of the node's shards."""
+    """Pending positions of all groups of the node's shards.
 
-    def __init__(self, offsets_max: int) -> None:
-        """``offsets_max``: positions of one transaction."""
-        self._offsets_max = offsets_max
+    Bounded by their number and bytes, of one transaction and of all. Those of a shard that is
+    loaded are kept in any case.
+    """
+
+    def __init__(self, config: GroupsConfig) -> None:
+        self._config = config
+        self.count = 0
+        self.size_bytes = 0
+        """Bytes of the keys and values of all."""
         self._by_producer: dict[int, dict[Place, bytes]] = {}
         self._by_place: dict[Place, set[int]] = {}
         self._by_group: dict[GroupName, set[Place]] = {}
@@ -48,11 +55,27 @@ class PendingOffsets:
     def __bool__(self) -> bool:
         return bool(self._by_place)
 
-    def check_room(self, producer_id: int, places: Iterable[Place]) -> None:
-        """Raise ``Overloaded`` for more positions than one transaction may have."""
+    def check_room(self, producer_id: int, positions: Sequence[tuple[Place, bytes]]) -> None:
+        """Check that a transaction's positions, with their values, may be added.
+
+        Error: ``Overloaded``.
+        """
+        config = self._config
         known = self._by_producer.get(producer_id, {})
-        if len(known.keys() | set(places)) > self._offsets_max:
-            raise Overloaded(f"a transaction has at most {self._offsets_max} positions")
+        added = dict(positions)
+        count = len(added.keys() - known.keys())
+        if len(known) + count > config.transaction_offsets_max:
+            raise Overloaded(
+                f"a transaction has at most {config.transaction_offsets_max} positions"
+            )
+        if count and self.count + count > config.pending_offsets_max:
+            raise Overloaded(f"{self.count} positions of transactions are pending")
+        size_bytes = self.size_bytes + sum(
+            _size_bytes(place, value) - _size_bytes(place, known.get(place))
+            for place, value in added.items()
+        )
+        if size_bytes > max(config.pending_offsets_bytes_max, self.size_bytes):
+            raise Overloaded(f"{self.size_bytes} bytes of transactions' positions are pending")
 
     def is_unstable(self, place: Place) -> bool:
         """Return whether an open transaction may change a position."""
@@ -103,8 +126,12 @@ class PendingOffsets:
                 continue
             place, producer_id = parse_pending_key(key)
             group, _ = parse_group_key(place, len(CURSOR_KEY))
+            own = self._by_producer.get(producer_id, {})
+            before = own.get(place)
+            self.size_bytes += _size_bytes(place, value) - _size_bytes(place, before)
+            self.count += (value is not None) - (before is not None)
             if value is not None:
-                self._by_producer.setdefault(producer_id, {})[place] = value
+                self._by_producer.setdefault(producer_id, own)[place] = value
                 self._by_place.setdefault(place, set()).add(producer_id)
                 self._by_group.setdefault(group, set()).add(place)
             else:
@@ -129,6 +156,11 @@ class PendingOffsets:
         places.discard(place)
         if not places:
             self._by_group.pop(group, None)
+
+
+def _size_bytes(place: Place, value: bytes | None) -> int:
+    """Return the bytes that a pending position counts for; 0 without one."""
+    return 0 if value is None else len(place) + len(value)
 
 
 def pending_key(place: Place, producer_id: int) -> bytes:

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka.protocol.producer import AddPartitionsToTxnRequest
+from kafka.protocol.producer import AddPartitionsToTxnRequest, TxnOffsetCommitRequest
 
 from adapters.kafka.errors import ErrorCode
 from gateway.auth.ports import Operation
+from gateway.config.settings import GroupsConfig
 from gateway.testing.placement import SettablePlacement
 from tests.adapters.kafka.handlers.group_fixture import GroupRig
 from tests.adapters.kafka.handlers.handler_fixture import running
@@ -298,6 +299,21 @@ class TestOffsets:
         code = await rig.commit_offset(5, 11, generation_id=1)
 
         assert code == ErrorCode.ILLEGAL_GENERATION
+
+    async def test_offsets_of_all_transactions_are_bounded(self, rig: TransactionRig) -> None:
+        pending = rig.rig.node.cursors.pending
+        pending._config = GroupsConfig(pending_offsets_max=1)
+        await rig.init()
+        kind = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        part = kind.TxnOffsetCommitRequestPartition
+        other = [kind(name="t", partitions=[part(partition_index=1, committed_offset=5)])]
+
+        first = await rig.commit_offset(5, 11)
+        refused = await rig.commit_offset(5, 5, topics=other)
+        await rig.end()
+
+        assert (first, refused) == (NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        assert await rig.commit_offset(5, 5, topics=other) == NONE
 
 
 class TestAdmin:
