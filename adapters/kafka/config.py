@@ -144,6 +144,15 @@ class KafkaConfig(KafkaListener):
         le=10_000_000,
         description="Partitions of all sessions of share groups; about 0.5 KB of memory each.",
     )
+    connection_share_sessions_max: int = Field(
+        default=16, ge=0, le=100_000, description="Such sessions on one connection."
+    )
+    connection_share_partitions_max: int = Field(
+        default=10_000,
+        ge=0,
+        le=10_000_000,
+        description="Partitions of all such sessions on one connection.",
+    )
 
     @property
     def listens_itself(self) -> bool:

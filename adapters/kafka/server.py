@@ -17,7 +17,7 @@ from adapters.kafka.node.fetch_pacing import FetchPacing
 from adapters.kafka.node.fetch_session_cache import FetchSessionCache
 from adapters.kafka.node.metadata_cache import MetadataCache
 from adapters.kafka.node.node import Node
-from adapters.kafka.node.share_sessions import ShareSessionCache, end_session
+from adapters.kafka.node.share_sessions import ShareBounds, ShareSessionCache, end_session
 from adapters.kafka.session import Session
 from gateway.auth.certificates import certificate_user
 from gateway.auth.login_throttle import Peer
@@ -80,9 +80,13 @@ class KafkaAdapter:
             quotas=kernel.quotas,
             shares=shares,
             share_sessions=ShareSessionCache(
-                sessions_max=config.share_sessions_max,
-                partitions_max=config.share_session_partitions_max,
-                on_ended=partial(end_session, shares, kernel.topics),
+                ShareBounds(
+                    config.share_sessions_max,
+                    config.share_session_partitions_max,
+                    config.connection_share_sessions_max,
+                    config.connection_share_partitions_max,
+                ),
+                partial(end_session, shares, kernel.topics),
             ),
             audit=kernel.audit,
             logins=kernel.logins,

@@ -83,16 +83,18 @@ def _find_session(
     node = session.node
     sessions = node.share_sessions
     if request.epoch == OPEN_EPOCH:
-        opened = sessions.open(key, session, node.shares.new_holder())
-        if opened is None:
-            raise Refused(ErrorCode.SHARE_SESSION_LIMIT_REACHED, "Too many share sessions.")
-        share_session = opened
+        share_session = sessions.open(key, session, node.shares.new_holder())
     else:
         share_session = sessions.use(key, session, request.epoch)
     if request.epoch != CLOSE_EPOCH:
-        for topic_id, partitions in request.topics:
-            for asked in partitions:
-                sessions.add(share_session, (topic_id, asked.number))
+        sessions.add(
+            share_session,
+            [
+                (topic_id, asked.number)
+                for topic_id, partitions in request.topics
+                for asked in partitions
+            ],
+        )
         for topic_id, numbers in request.forgotten:
             for number in numbers:
                 sessions.forget(share_session, (topic_id, number))

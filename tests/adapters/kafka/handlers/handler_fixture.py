@@ -20,7 +20,7 @@ from adapters.kafka.node.fetch_pacing import FetchPacing
 from adapters.kafka.node.fetch_session_cache import FetchSessionCache
 from adapters.kafka.node.metadata_cache import MetadataCache
 from adapters.kafka.node.node import Node
-from adapters.kafka.node.share_sessions import ShareSessionCache
+from adapters.kafka.node.share_sessions import ShareBounds, ShareSessionCache
 from adapters.kafka.session import Session
 from gateway.auth.login_policy import LoginPolicy
 from gateway.auth.ports import Operation, PatternKind, Principal, ResourceType, Rule
@@ -188,9 +188,7 @@ async def running(
         metadata_cache=MetadataCache(placement),
         quotas=Quotas(metadata, clock),
         shares=ShareGroups(nothing, nothing, nothing, topics, broker, clock, settings.groups),
-        share_sessions=ShareSessionCache(
-            sessions_max=100, partitions_max=1_000, on_ended=lambda _: None
-        ),
+        share_sessions=ShareSessionCache(ShareBounds(100, 1_000, 10, 100), lambda _: None),
     )
     rig = Rig(node, storage, clock)
     await storage.open(rig)
