@@ -40,9 +40,7 @@ def nodes(tmp_path: Path) -> Iterator[TwoNodes]:
 @pytest.mark.parametrize("moves", [200, pytest.param(1_000, marks=pytest.mark.soak)])
 def test_nothing_is_lost_doubled_or_out_of_order(nodes: TwoNodes, moves: int) -> None:
     chance = random.Random(moves)
-    load = MovingLoad(nodes)
-    load.start()
-    try:
+    with MovingLoad(nodes) as load:
         for _ in range(moves):
             load.check()
             at = chance.randrange(2)
@@ -50,8 +48,6 @@ def test_nothing_is_lost_doubled_or_out_of_order(nodes: TwoNodes, moves: int) ->
             count = min(len(held), chance.randint(1, MOVED_TOGETHER_MAX))
             _let_send(load)
             nodes.move(chance.sample(held, count), to=1 - at)
-    finally:
-        load.finish()
 
     check_partitions(load.kafka).raise_problems()
     check_topics(load.mqtt, {name: [name] for name in MQTT_SUBSCRIBERS}).raise_problems()
@@ -90,9 +86,7 @@ def _let_send(load: MovingLoad) -> None:
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_a_killed_node_loses_and_doubles_nothing(nodes: TwoNodes) -> None:
     """Its shards go to the other node, and come back after a restart, again and again."""
-    load = MovingLoad(nodes, are_killed=True)
-    load.start()
-    try:
+    with MovingLoad(nodes, are_killed=True) as load:
         for turn in range(KILLS):
             victim = turn % 2
             nodes.move(range(0, SHARDS, 2), to=1 - victim)
@@ -100,8 +94,6 @@ def test_a_killed_node_loses_and_doubles_nothing(nodes: TwoNodes) -> None:
             nodes.kill(victim)
             _let_send(load)
             nodes.restart(victim)
-    finally:
-        load.finish()
 
     check_partitions(load.kafka).raise_problems()
     check_queues(load.sqs).raise_problems()

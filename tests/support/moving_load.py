@@ -4,7 +4,8 @@ import asyncio
 import itertools
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, Self
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
@@ -49,8 +50,14 @@ class LostAnswer(Exception):
     """A node was killed before it answered."""
 
 
+class Abandoned(Exception):
+    """The test has failed; the clients are to end as they are."""
+
+
 class MovingLoad:
-    """Clients in threads, from ``start`` until ``finish``, which lets readers take the rest.
+    """Clients in threads, inside ``with``; its end lets the readers take the rest.
+
+    When the test fails inside it the clients are ended as they are, so that none outlives the test.
 
     With ``are_killed`` nodes may be killed: then there is no MQTT, whose sessions stay with a node,
     and a request without an answer is repeated where that is no new message.
@@ -67,6 +74,8 @@ class MovingLoad:
         self._nodes = nodes
         self._is_stopping = threading.Event()
         self._are_sent = threading.Event()
+        self._is_abandoned = threading.Event()
+        self._kafka_loop: asyncio.AbstractEventLoop | None = None
         self._failures: list[BaseException] = []
         self._sqs_connections: list[JsonClient] = []
         senders = [
@@ -95,8 +104,25 @@ class MovingLoad:
 
         return threading.Thread(target=run, name="load")
 
-    def start(self) -> None:
-        """Start all clients."""
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._abandon()
+            raise
+        return self
+
+    def __exit__(self, failure: type[BaseException] | None, *_exc: object) -> None:
+        if failure is not None:
+            self._abandon()
+            return
+        try:
+            self._finish()
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _start(self) -> None:
         for subscriber in self._subscribers:
             subscriber.start()
         wait_until(
@@ -116,19 +142,43 @@ class MovingLoad:
         for client in (*self._publishers, *self._subscribers):
             assert client.failures == []
 
-    def finish(self) -> None:
+    def _abandon(self) -> None:
+        """End all clients, wherever they are."""
+        for event in (self._is_abandoned, self._is_stopping, self._are_sent):
+            event.set()
+        for client in (*self._publishers, *self._subscribers):
+            client.abandon()
+        for thread in (*self._senders, *self._readers):
+            while thread.is_alive():  # what ends a producer may wait as well: cancel that too
+                if self._kafka_loop is not None:
+                    with suppress(RuntimeError):  # it has ended meanwhile
+                        self._kafka_loop.call_soon_threadsafe(self._cancel_kafka)
+                thread.join(_LOOK_AGAIN_S)
+        for connection in self._sqs_connections:
+            connection.close()
+
+    def _cancel_kafka(self) -> None:
+        for task in asyncio.all_tasks():
+            task.cancel()
+
+    def _finish(self) -> None:
         """End the senders, let the readers take the rest, and end them."""
         self._nodes.move_all(to=0)
         self._finish_mqtt()
         self._is_stopping.set()
-        for thread in self._senders:
-            thread.join()
+        self._join(self._senders)
         self._are_sent.set()
-        for thread in self._readers:
-            thread.join()
+        self._join(self._readers)
         for client in self._sqs_connections:
             client.close()
         self.check()
+
+    def _join(self, threads: list[threading.Thread]) -> None:
+        """Wait until they have ended. Errors: what one of them has raised."""
+        for thread in threads:
+            while thread.is_alive():
+                self.check()
+                thread.join(_LOOK_AGAIN_S)
 
     def _has_taken_all(self, history: History, where: str = "", client: str = "") -> bool:
         """Whether all came; with ``where``, all of it there, which for dead letters is all.
@@ -152,6 +202,7 @@ class MovingLoad:
         asyncio.run(self._produce_and_consume())
 
     async def _produce_and_consume(self) -> None:
+        self._kafka_loop = asyncio.get_running_loop()
         servers = [f"{host}:{self._nodes.ports['kafka']}" for host in HOSTS]
         common: dict[str, Any] = {
             "bootstrap_servers": servers,
@@ -282,6 +333,7 @@ class MovingLoad:
                     clients,
                     "ChangeMessageVisibility",
                     QueueUrl=REJECTED,
+                    is_done_by="InvalidParameterValueException",  # it is a dead letter already
                     ReceiptHandle=message["ReceiptHandle"],
                     VisibilityTimeout=0,
                 )
@@ -320,24 +372,33 @@ class MovingLoad:
         action: str,
         *,
         is_repeated: bool = True,
+        is_done_by: str = "",
         **params: Any,
     ) -> dict[str, Any]:
         """Ask the nodes in turn until one serves the queue.
 
-        Error: ``LostAnswer``, unless the request is repeated then.
+        ``is_done_by``: the error of a repeated request whose lost answer was a success. Error:
+        ``LostAnswer``, unless the request is repeated then.
         """
         answers: list[dict[str, Any]] = []
+        is_lost = False
 
         def is_served() -> bool:
+            nonlocal is_lost
+            if self._is_abandoned.is_set():
+                raise Abandoned
             try:
                 answers.append(next(clients).call(action, **params))
             except Refused as error:
-                if error.status != 503:
+                if is_lost and error.code == is_done_by:
+                    answers.append({})
+                elif error.status != 503:
                     raise
             except Gone as error:
                 if not self._are_killed:
                     raise AssertionError(action) from error
-                if not is_repeated and "ConnectionRefused" not in str(error):
+                is_lost = is_lost or "ConnectionRefused" not in str(error)
+                if not is_repeated and is_lost:
                     raise LostAnswer(action) from error
             return bool(answers)
 

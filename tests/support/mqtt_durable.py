@@ -84,6 +84,7 @@ class DurableClient:
         self._port = port
         self._has_session = False
         self._finishing = threading.Event()
+        self._is_abandoned = False
         self._thread = threading.Thread(target=self._run, name=client_id, daemon=True)
 
     def start(self) -> None:
@@ -97,9 +98,19 @@ class DurableClient:
         assert self.failures == []
         assert not self._thread.is_alive(), f"{self.client_id} does not come to its end: {self}"
 
+    def abandon(self) -> None:
+        """Go at once, with nothing brought to its end, if it was started."""
+        self._is_abandoned = True
+        self._finishing.set()
+        if self._thread.ident is not None:
+            self._thread.join(_FINISH_S_MAX)
+
+    def _is_over(self) -> bool:
+        return self._is_abandoned or self._is_finished()
+
     def _run(self) -> None:
         try:
-            while not self._is_finished():
+            while not self._is_over():
                 self._serve_one_connection()
         except AssertionError as error:
             self.failures.append(f"{self.client_id}, connection {self.connections}: {error}")
@@ -123,7 +134,7 @@ class DurableClient:
                     ],
                 )
             )
-            while (packets := line.read()) is not None and not self._is_finished():
+            while (packets := line.read()) is not None and not self._is_over():
                 for packet in packets:
                     if self._is_sent_away(packet):
                         self.is_connected = False
