@@ -15,6 +15,7 @@ from gateway.sql import engines as sql
 from tests.gateway import postgres
 from tests.support.default_ports import hold_default_ports
 from tests.support.gateway import LAUNCHED
+from tests.support.leftover_threads import ThreadWatch
 from tests.support.toolchain import PACKAGES
 from tests.support.unit import UnitLoop, is_unit, nothing_started, starts
 
@@ -31,6 +32,8 @@ _TOOLS = {
 # and nobody takes the power from this process.
 _SYNCED = sql.SYNCHRONOUS
 pytest.MonkeyPatch().setattr(sql, "SYNCHRONOUS", "OFF")
+
+_THREADS = ThreadWatch()
 
 # A release's tests find the same on every machine. CI searches on, from a seed that it prints
 # (`.ci/run`); what it or a soak finds is kept as an ``@example``.
@@ -105,8 +108,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item._id = type(item.id).parse(f"{item.nodeid}{suffix}")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object],
+) -> Generator[None, object, object]:
+    """Let the threads of a fixture that several tests share go on after this one."""
+    value = yield
+    if fixturedef.scope != "function":
+        _THREADS.keep()
+    return value
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown() -> Generator[None, None, None]:
+    """Fail the test that leaves threads behind, and not the ones that run beside them."""
+    with _THREADS.ended():
+        yield
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test whose marker names a tool that is missing."""
+    _THREADS.keep()
     for marker, tools in _TOOLS.items():
         if item.get_closest_marker(marker) is None:
             continue

@@ -12,7 +12,7 @@ from typing import ClassVar, Final, Self
 from gateway.testing.ports import free_port
 from gateway.testing.process import Program, ProgramFailed
 
-READY_S_MAX: Final = 60.0
+READY_S_MAX: Final = 180.0
 STOP_S_MAX: Final = 30.0
 _LINES_SHOWN: Final = 100
 
@@ -149,7 +149,7 @@ class GatewayProcess:
 
     def http(self, path: str) -> tuple[int, str]:
         """GET a path of the admin endpoint: (status, body), status 0 when nobody listens."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.admin_port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", self.admin_port, timeout=30)
         try:
             connection.request("GET", path)
             response = connection.getresponse()

@@ -23,7 +23,7 @@ MANAGEMENT_PORT: Final = os.environ.get("HEADGATE_AMQP_MANAGEMENT", "15672")
 IS_RABBITMQ: Final = bool(PORT)
 OWN: Final = pytest.mark.skipif(IS_RABBITMQ, reason="what only a gateway has")
 NEWER: Final = pytest.mark.skipif(IS_RABBITMQ, reason="RabbitMQ 3.10 does not do this")
-_READY_S_MAX: Final = 30.0
+_READY_S_MAX: Final = 180.0
 
 
 @dataclass(frozen=True)

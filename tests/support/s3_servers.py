@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 REGION: Final = "us-east-1"
 _ACCESS_KEY: Final = "test-access"
 _SECRET_KEY: Final = "test-secret-that-no-message-shows"
-_READY_S_MAX: Final = 60.0
+_READY_S_MAX: Final = 180.0
 _NUMBERS: Final = itertools.count(1)
 
 

@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 MOTO_ACCOUNT: Final = "123456789012"
 ELASTICMQ_ACCOUNT: Final = "000000000000"
 HEAP_MIB: Final = 512  # of ElasticMQ, unless told otherwise
-_READY_S_MAX: Final = 60.0
+_READY_S_MAX: Final = 180.0
 _CONF: Final = """\
 node-address {{ protocol = http, host = "127.0.0.1", port = {port}, context-path = "" }}
 rest-sqs {{

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.java]
 
 PARTITIONS: Final = 4
 WAIT_MS: Final = 100
-READY_S_MAX: Final = 60
+READY_S_MAX: Final = 180
 Step = Callable[["Client"], None]
 
 

@@ -18,6 +18,7 @@ from tests.support.waiting import wait_until
 WITHIN_S = 60.0
 PAYLOAD = b"a payload that is in the bucket once"
 EVERY_SECOND = 86_400
+DAMAGED = "a batch in the bucket is damaged"
 
 
 def row(base_offset: int, position: int, size: int) -> list[int]:
@@ -116,7 +117,12 @@ def test_a_flipped_byte_is_found_and_counted_once(server: S3Server, tmp_path: Pa
 
         assert gateway.counted("headgate_s3_scrub_damaged_batches_total") == 1
         assert gateway.counted("headgate_s3_scrubbed_bytes_total") > 0
-        [line] = [one for one in gateway.lines if "a batch in the bucket is damaged" in one]
+        wait_until(
+            lambda: any(DAMAGED in one for one in gateway.lines),
+            within_s=WITHIN_S,
+            what="the damage is logged",
+        )
+        [line] = [one for one in gateway.lines if DAMAGED in one]
         assert "orders-0" in line
         assert "offset=1" in line
 
