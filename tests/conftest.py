@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
@@ -13,6 +14,7 @@ from hypothesis import settings
 
 from gateway.sql import engines as sql
 from tests.gateway import postgres
+from tests.support.compiled_files import compile_share, share_of
 from tests.support.default_ports import hold_default_ports
 from tests.support.gateway import LAUNCHED
 from tests.support.leftover_threads import ThreadWatch
@@ -53,6 +55,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Take the number of examples from the environment, in unit tests a small one."""
     default = "unit" if config.getoption("--unit") else "default"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", default))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile a worker's share of the files that all of them collect."""
+    share = share_of(session.config)
+    if share is not None and not sys.dont_write_bytecode:
+        compile_share(session.config, *share)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
