@@ -20,7 +20,7 @@ from tests.support.history import History, Operation, Outcome
 
 _OUTSTANDING_MAX: Final = 2_000
 _FLUSH_S_MAX: Final = 90.0
-_QUIET_S_MAX: Final = 30.0
+_QUIET_S_MAX: Final = 120.0
 
 _SOON_BACK: Final = {
     "reconnect.backoff.ms": 10,
@@ -189,7 +189,10 @@ def committed(bootstrap: str, topic: str, group: str, partitions: int) -> dict[i
     """Return what the group has committed, asked from outside of it."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 1})
     places = [TopicPartition(topic, n) for n in range(partitions)]
-    found = {place.partition: place.offset for place in consumer.committed(places, timeout=30)}
+    found = {
+        place.partition: place.offset
+        for place in consumer.committed(places, timeout=_QUIET_S_MAX)
+    }
     consumer.close()
     return {partition: offset for partition, offset in found.items() if offset >= 0}
 
@@ -229,7 +232,7 @@ def _bounds(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
     """
     while True:
         try:
-            found: tuple[int, int] = consumer.get_watermark_offsets(place, timeout=30)
+            found: tuple[int, int] = consumer.get_watermark_offsets(place, timeout=_QUIET_S_MAX)
         except KafkaException as error:
             if error.args[0].code() != KafkaError._DESTROY_BROKER:
                 raise

@@ -30,7 +30,7 @@ PARTITIONS: Final = 2
 ACKS_BETWEEN_KILLS_MAX: Final = 800
 DELAY_MS_MAX: Final = 3_000
 TOGETHER_MS: Final = 500
-PROGRESS_S_MAX: Final = 60
+PROGRESS_S_MAX: Final = 180
 OUTSTANDING_MAX: Final = 1_000
 CONFIGS: Final = {"delay.enable": "true", "message.timestamp.type": "LogAppendTime"}
 
@@ -90,7 +90,7 @@ class DelayedLoad:
             self.acknowledged.add(message.value())
 
 
-@how_often(15, 100)
+@how_often(6, 100)
 @pytest.mark.parametrize("flush", ["group", "never"])
 def test_what_waits_comes_once_after_kills(tmp_path: Path, flush: str, kills: int) -> None:
     with Gateway(tmp_path / "data", small_segments(flush, 4 << 20)) as gateway:

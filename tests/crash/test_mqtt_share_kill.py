@@ -11,7 +11,15 @@ from tests.support.mqtt_wire import Received
 pytestmark = pytest.mark.crash
 
 SHARED = ("$share/g/t/+", 2)
-STRATEGIES = ("round_robin", "sticky", "hash_topic")
+# Each strategy and each QoS; a soak has all of their pairs.
+CASES = [
+    ("round_robin", 1),
+    ("round_robin", 2),
+    ("sticky", 2),
+    ("hash_topic", 1),
+    pytest.param("sticky", 1, marks=pytest.mark.soak),
+    pytest.param("hash_topic", 2, marks=pytest.mark.soak),
+]
 COUNT = 24
 ACKNOWLEDGED = 3
 
@@ -44,8 +52,7 @@ def ids(messages: list[Received]) -> list[tuple[int, bytes]]:
     return [(message.packet_id, message.payload) for message in messages]
 
 
-@pytest.mark.parametrize("qos", [1, 2])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("strategy", "qos"), CASES)
 def test_what_nobody_holds_goes_to_others_and_what_is_kept_stays(
     tmp_path: Path, strategy: str, qos: int
 ) -> None:

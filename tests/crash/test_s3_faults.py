@@ -36,7 +36,7 @@ from tests.support.waiting import wait_until
 
 PARTITIONS = 3
 _WRONG_CHECKSUM = OtherHeaders({"etag": f'"{"0" * 32}"', "x-amz-checksum-crc32c": "AAAAAA=="})
-PROGRESS_S_MAX = 60
+PROGRESS_S_MAX = 180
 REFUSE_AFTER_MS = 500
 
 pytestmark = [pytest.mark.crash, pytest.mark.xdist_group("s3-faults")]

@@ -50,7 +50,7 @@ def metadata_url(request: pytest.FixtureRequest) -> Iterator[str]:
         yield found
 
 
-@how_often(15, 100)
+@how_often(6, 100)
 def test_acknowledged_records_survive_machines(
     server: S3Server, metadata_url: str, tmp_path: Path, kills: int
 ) -> None:

@@ -83,6 +83,10 @@ class Load:
         sent = sum(len(sender.acknowledged) for sender in self.senders)
         return sent + sum(len(ledger.deleted) for ledger in ledgers)
 
+    def has_met_kills(self) -> bool:
+        """Return whether a kill met a message in flight, and one a send to the FIFO queue."""
+        return bool(self.plain.redelivered) and any(one.resent for one in self.fifo_senders)
+
     def missing(self) -> set[str]:
         """Return what was acknowledged and has not come where it must."""
         plain, fifo, risky = (
@@ -100,7 +104,7 @@ class Load:
         }
 
 
-@how_often(30, 100)
+@how_often(12, 100)
 @pytest.mark.parametrize("flush", ["group", "never"])
 def test_what_was_acknowledged_is_so_after_kills(
     tmp_path: Path, flush: str, kills: int
@@ -109,7 +113,12 @@ def test_what_was_acknowledged_is_so_after_kills(
         load = Load(gateway.sqs_port)
         for worker in load.workers:
             worker.start()
-        for _ in moments(kills, load.acknowledged, apart_max=ACKS_BETWEEN_KILLS_MAX):
+        for _ in moments(
+            kills,
+            load.acknowledged,
+            apart_max=ACKS_BETWEEN_KILLS_MAX,
+            is_met=load.has_met_kills,
+        ):
             gateway.kill()
             gateway.restart()
         for sender in load.senders:
@@ -125,8 +134,7 @@ def test_what_was_acknowledged_is_so_after_kills(
             receiver.finish()
 
     check_queues(load.history, dead_letters=load.dead_letters).raise_problems()
-    assert load.plain.redelivered, "no kill met a message in flight"
-    assert any(sender.resent for sender in load.fifo_senders), "no kill met a send"
+    assert load.has_met_kills(), "no kill met a message in flight, or none met a send"
 
 
 def _has_all(load: Load) -> bool:

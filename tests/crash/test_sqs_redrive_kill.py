@@ -21,7 +21,7 @@ MESSAGES = 400
 MOVES_MAX = 12
 RATE_PER_S = 200  # so that kills meet a task under way
 LEASE_S = 2
-PROGRESS_S_MAX = 60
+PROGRESS_S_MAX = 180
 STATES = ("", "NotVisible", "Delayed")
 
 
@@ -91,7 +91,7 @@ class Pair:
         return came
 
 
-@how_often(30, 100)
+@how_often(10, 100)
 def test_each_message_is_there_once_after_kills(tmp_path: Path, kills: int) -> None:
     with SqsGateway(tmp_path / "data") as gateway:
         pair = Pair(gateway.sqs_port)
