@@ -16,15 +16,22 @@ class ViewQuery(NamedTuple):
     contains: str
 
 
-View = Callable[[ViewQuery], dict[str, Any]]
+View = Callable[[ViewQuery], dict[str, Any] | Awaitable[dict[str, Any]]]
 Action = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
+
+
+class AdminAction(NamedTuple):
+    """Change that only administrators may make."""
+
+    run: Action
 
 
 @runtime_checkable
 class HasAdminViews(Protocol):
     """Adapter with views below ``/v1/adapters/<adapter>/``; all run on the event loop.
 
-    Their dicts become JSON. Each does a bounded amount of work. Errors: ``RequestError``, and of
+    Their dicts become JSON. Each does a bounded amount of work at a time; one that has more to do
+    is a coroutine. Errors: ``RequestError``, and of
     changes that another node carries out ``OutcomeUnknown``.
     """
 
@@ -32,8 +39,11 @@ class HasAdminViews(Protocol):
         """Return the views by name; GET, for viewers."""
         ...
 
-    def admin_actions(self) -> Mapping[str, Action]:
-        """Return the changes by name, called with ``values`` of the body; POST, for operators."""
+    def admin_actions(self) -> Mapping[str, Action | AdminAction]:
+        """Return the changes by name, called with ``values`` of the body.
+
+        POST, for operators; those that are an ``AdminAction`` for administrators only.
+        """
         ...
 
 

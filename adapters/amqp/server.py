@@ -1,5 +1,6 @@
 """The AMQP endpoint: one listener."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ from adapters.amqp.v091.connection import AmqpConnection
 from adapters.amqp.v091.errors import AmqpFault, ReplyCode
 from adapters.amqp.v091.handlers import CONNECTION_HANDLERS, HANDLERS
 from adapters.amqp.v091.session import State
+from gateway.admin_views import AdminAction, View
 from gateway.budget import Budget
 from gateway.config.base import Address
 from gateway.kernel import Endpoint, Kernel
@@ -133,6 +135,18 @@ class AmqpAdapter:
     def latency(self) -> RequestLatency:
         """See ``MeasuresLatency``: from basic.publish until the message is kept, of a sample."""
         return self.node.latency
+
+    def admin_views(self) -> Mapping[str, View]:
+        """See ``gateway.admin_views``; imported when the console first asks."""
+        from adapters.amqp.admin.views import views
+
+        return views(self)
+
+    def admin_actions(self) -> Mapping[str, AdminAction]:
+        """See ``gateway.admin_views``."""
+        from adapters.amqp.admin.views import actions
+
+        return actions(self)
 
     def connections(self) -> list[dict[str, Any]]:
         """Return the connections for ``headgate clients``."""

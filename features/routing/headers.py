@@ -22,6 +22,7 @@ from features.routing.model import (
     Destination,
     InvalidBinding,
     Message,
+    Table,
     Value,
     format_arguments,
 )
@@ -30,7 +31,7 @@ X_MATCH: Final = "x-match"
 _KINDS: Final = ("all", "any", "all-with-x", "any-with-x")
 _EXTENSION: Final = "x-"
 
-_Condition = tuple[str, Hashable]  # a header's name and the value asked for
+Condition = tuple[str, Hashable]  # a header's name and the value asked for
 _PRESENT: Final = "present"  # in place of a value: any will do
 
 
@@ -38,7 +39,7 @@ class _Rule(NamedTuple):
     """Binding of kind ``all``: its destination and all its conditions."""
 
     destination: Destination
-    conditions: tuple[_Condition, ...]
+    conditions: tuple[Condition, ...]
 
 
 class HeadersIndex:
@@ -50,15 +51,15 @@ class HeadersIndex:
     """
 
     def __init__(self) -> None:
-        self._any: dict[_Condition, Destinations] = {}
-        self._all: dict[_Condition, dict[Binding, _Rule]] = {}
+        self._any: dict[Condition, Destinations] = {}
+        self._all: dict[Condition, dict[Binding, _Rule]] = {}
         self._unconditional = Destinations()
-        self._listed: dict[Binding, _Condition] = {}  # of kind ``all``
+        self._listed: dict[Binding, Condition] = {}  # of kind ``all``
         self.touched = 0
 
     def add(self, binding: Binding) -> None:
         """Add a binding."""
-        kind, conditions = _parse(binding)
+        kind, conditions = parse_match(binding)
         if kind.startswith("any"):
             for condition in conditions:
                 self._any.setdefault(condition, Destinations()).add(binding.destination)
@@ -72,7 +73,7 @@ class HeadersIndex:
 
     def remove(self, binding: Binding) -> None:
         """Remove a binding that is there."""
-        kind, conditions = _parse(binding)
+        kind, conditions = parse_match(binding)
         if kind.startswith("any"):
             for condition in conditions:
                 destinations = self._any[condition]
@@ -91,11 +92,7 @@ class HeadersIndex:
     def match(self, message: Message, found: Destinations) -> None:
         """Add the destinations whose conditions the message's headers meet."""
         found.update(self._unconditional)
-        met = {
-            condition
-            for name, value in message.headers.items()
-            for condition in ((name, comparable(value)), (name, _PRESENT))
-        }
+        met = met_conditions(message.headers)
         for condition in met:
             self.touched += 1
             if (destinations := self._any.get(condition)) is not None:
@@ -107,6 +104,15 @@ class HeadersIndex:
             for rule in rules.values():
                 if met.issuperset(rule.conditions):
                     found.add(rule.destination)
+
+
+def met_conditions(headers: Table) -> set[Condition]:
+    """Return all conditions that a message's headers meet."""
+    return {
+        condition
+        for name, value in headers.items()
+        for condition in ((name, comparable(value)), (name, _PRESENT))
+    }
 
 
 def check_match(binding: Binding) -> None:
@@ -141,8 +147,8 @@ def comparable(value: Value) -> Hashable:
     return ("void",)
 
 
-def _parse(binding: Binding) -> tuple[str, tuple[_Condition, ...]]:
-    """Return the kind of a binding and its conditions."""
+def parse_match(binding: Binding) -> tuple[str, tuple[Condition, ...]]:
+    """Return the kind of a binding, as ``x-match`` names it, and its conditions."""
     arguments = binding.arguments
     kind = arguments.get(X_MATCH, "all")
     if kind not in _KINDS:
@@ -151,7 +157,7 @@ def _parse(binding: Binding) -> tuple[str, tuple[_Condition, ...]]:
     return kind, tuple(_conditions(arguments, extensions=kind.endswith("-with-x")))
 
 
-def _conditions(arguments: dict[str, Value], *, extensions: bool) -> Iterator[_Condition]:
+def _conditions(arguments: dict[str, Value], *, extensions: bool) -> Iterator[Condition]:
     for name, value in arguments.items():
         if name == X_MATCH or (name.startswith(_EXTENSION) and not extensions):
             continue

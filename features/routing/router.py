@@ -58,6 +58,17 @@ class Route(NamedTuple):
     remembered: tuple[str, ...] = ()
 
 
+class Visit(NamedTuple):
+    """Exchange that a message came to, and the destinations to which it went on from there.
+
+    ``is_alternate``: no binding matched, and the one destination is the alternate exchange.
+    """
+
+    exchange: str
+    destinations: Destinations
+    is_alternate: bool
+
+
 class _BoundExchange:
     """Exchange with its bindings."""
 
@@ -193,19 +204,32 @@ class Router:
         if known is not None:
             return known
         walk = _Walk(self._nodes, message, 0 if is_due else delay_ms_of(message.headers))
-        walk.visit(name)
-        self.touched += walk.touched
-        found = Route(
-            self._interned(walk.queues),
-            tuple(walk.delayed),
-            walk.delay_ms if walk.delayed else 0,
-            tuple(walk.remembered),
-        )
+        found = self._result(walk, name)
         if walk.by_key_only and self._memo_max:
             if len(self._memo) >= self._memo_max:
                 del self._memo[next(iter(self._memo))]
             self._memo[memo_key] = found
         return found
+
+    def trace(
+        self, name: str, message: Message, *, is_due: bool = False
+    ) -> tuple[Route, list[Visit]]:
+        """Return where a message goes, as ``route``, and the exchanges that it comes to.
+
+        What routes remember is neither read nor changed.
+        """
+        walk = _TracedWalk(self._nodes, message, 0 if is_due else delay_ms_of(message.headers))
+        return self._result(walk, name), walk.visits
+
+    def _result(self, walk: "_Walk", name: str) -> Route:
+        walk.visit(name)
+        self.touched += walk.touched
+        return Route(
+            self._interned(walk.queues),
+            tuple(walk.delayed),
+            walk.delay_ms if walk.delayed else 0,
+            tuple(walk.remembered),
+        )
 
     def _interned(self, queues: dict[str, None]) -> TargetSet:
         names = tuple(sorted(queues))
@@ -264,5 +288,29 @@ class _Walk:
         node.matcher.match(self._message, found)
         self.touched += node.matcher.touched - before
         if not found and exchange.alternate is not None:
-            found.add(Destination(exchange.alternate, is_exchange=True))
+            self._to_alternate(exchange.alternate, found)
         return found
+
+    def _to_alternate(self, alternate: str, found: Destinations) -> None:
+        found.add(Destination(alternate, is_exchange=True))
+
+
+class _TracedWalk(_Walk):
+    """One message's way, with the exchanges on it in the order of the visits."""
+
+    def __init__(
+        self, nodes: dict[str, _BoundExchange], message: Message, delay_ms: int
+    ) -> None:
+        super().__init__(nodes, message, delay_ms)
+        self.visits: list[Visit] = []
+        self._is_alternate = False
+
+    def _leave(self, name: str) -> Destinations:
+        self._is_alternate = False
+        found = super()._leave(name)
+        self.visits.append(Visit(name, found, self._is_alternate))
+        return found
+
+    def _to_alternate(self, alternate: str, found: Destinations) -> None:
+        self._is_alternate = True
+        super()._to_alternate(alternate, found)

@@ -1,5 +1,6 @@
 """REST for adapters: ``/v1/adapters/<adapter>/<view>``, as far as an adapter has such views."""
 
+from inspect import isawaitable
 from typing import Any
 
 from pydantic import Field
@@ -8,9 +9,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gateway.admin.paging import LIMIT_MAX, whole_number
-from gateway.admin.requests import NotFound, changes, path_text, read_body
+from gateway.admin.requests import NotFound, changes, check_admin, path_text, read_body
 from gateway.admin.state import AdminState
-from gateway.admin_views import HasAdminViews, ViewQuery
+from gateway.admin_views import AdminAction, HasAdminViews, ViewQuery
 from gateway.config.base import FrozenConfig
 from gateway.errors import InvalidRequest
 
@@ -38,13 +39,17 @@ def routes(state: AdminState) -> list[Route]:
             action = adapter.admin_actions().get(asked)
             if action is None:
                 raise ViewNotFound(f"adapter {name!r} has no change {asked!r}")
+            if isinstance(action, AdminAction):
+                check_admin(request)
+                action = action.run
             body = await read_body(request, ActionBody)
             with changes(kernel, request, f"{name}.{asked}", str(body.values)[:100]):
                 return JSONResponse(await action(body.values))
         view = adapter.admin_views().get(asked)
         if view is None:
             raise ViewNotFound(f"adapter {name!r} has no view {asked!r}")
-        return JSONResponse(view(_query(request)))
+        found = view(_query(request))
+        return JSONResponse(await found if isawaitable(found) else found)
 
     path = "/adapters/{adapter}/{view}"
     return [Route(path, view_or_action, methods=["GET", "POST"])]

@@ -27,6 +27,7 @@ from gateway.admin.requests import changes, namespace_of, path_text, read_body
 from gateway.admin.state import AdminState
 from gateway.config.base import FrozenConfig
 from gateway.errors import InvalidRequest
+from gateway.exchanges.explained import steps_view
 from gateway.exchanges.manager import Exchanges
 from gateway.exchanges.model import ExchangeName
 from gateway.exchanges.publisher import Publication
@@ -58,11 +59,17 @@ class BindingText(FrozenConfig):
 
 
 class SentMessage(FrozenConfig):
-    """Body of ``POST /v1/exchanges/<name>/route``."""
+    """Parts of a message that routing looks at."""
 
     routing_key: str = ""
     headers: dict[str, Any] = Field(default_factory=dict)
     properties: dict[str, str] = Field(default_factory=dict)
+
+
+class RoutedMessage(SentMessage):
+    """Body of ``POST /v1/exchanges/<name>/route``; ``explain`` asks for the reasons."""
+
+    explain: bool = False
 
 
 class PublishedMessage(SentMessage):
@@ -116,7 +123,9 @@ def _exchange_routes(state: AdminState) -> list[Path]:
 def _message_routes(state: AdminState) -> list[Path]:
     async def route(request: Request) -> Response:
         kernel, name = state.running(), _name(request)
-        body = await read_body(request, SentMessage)
+        body = await read_body(request, RoutedMessage)
+        if body.explain:
+            return JSONResponse(_explained(kernel, name, _message(body)))
         found = kernel.exchanges.route(name, _message(body))
         topics = kernel.publisher.targets(name.namespace, found)
         return JSONResponse({"topics": [topic.name.name for topic in topics]})
@@ -183,6 +192,17 @@ def _text(name: ExchangeName) -> str:
 def _message(body: SentMessage) -> Message:
     check_text("routing key", body.routing_key)
     return Message([body.routing_key], body.headers, body.properties)
+
+
+def _explained(kernel: Kernel, name: ExchangeName, message: Message) -> dict[str, Any]:
+    """Return the topics of a message, those after a delay included, and the reasons."""
+    found = kernel.exchanges.explain(name, message)
+    topics = {one.name.name for one in kernel.publisher.targets(name.namespace, found.later)}
+    return {
+        "topics": sorted(topics),
+        "no_topics": sorted(set(found.later.targets) - topics),
+        **steps_view(found, queue_word="topic", name_of=lambda one: one.name),
+    }
 
 
 def _value(body: PublishedMessage) -> bytes | None:

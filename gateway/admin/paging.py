@@ -6,7 +6,7 @@ name contains ``ord``, the largest first. Without ``limit`` a list is whole, as 
 
 import asyncio
 import heapq
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -69,8 +69,14 @@ def page_of(request: Request, sorts: Collection[str]) -> Page | None:
     Errors: ``InvalidRequest``.
     """
     asked = request.query_params
-    if "limit" not in asked:
-        return None
+    return page_of_values(asked, sorts) if "limit" in asked else None
+
+
+def page_of_values(asked: Mapping[str, str], sorts: Collection[str]) -> Page:
+    """Return the page that parameters ask for; 50 rows without ``limit``.
+
+    Errors: ``InvalidRequest``.
+    """
     sort = asked.get("sort") or next(iter(sorts))
     is_descending, name = sort.startswith("-"), sort.removeprefix("-")
     if name not in sorts:

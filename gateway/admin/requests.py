@@ -51,6 +51,13 @@ def check_may(kernel: Kernel, request: Request, operation: Operation, topic: Top
         raise Unauthorized(f"{caller.principal.name} may not {operation.value} topic {name}")
 
 
+def check_admin(request: Request) -> None:
+    """Check that a session is an administrator's. Error: ``Unauthorized``. The token's is."""
+    caller: Caller | None = request.scope.get(CALLER)
+    if caller is not None and caller.role < Role.ADMIN:
+        raise Unauthorized(f"this needs the role admin; yours is {caller.role.title}")
+
+
 def _asking(request: Request) -> Principal:
     caller: Caller | None = request.scope.get(CALLER)
     if caller is not None:

@@ -48,7 +48,7 @@ _NEEDED: Final[Mapping[Role, Operation]] = {
 _SAFE: Final = frozenset({"GET", "HEAD"})
 _OPERATED: Final = frozenset({"adapters", "dlq", "exchanges", "groups", "queues", "topics"})
 _VIEWED: Final = frozenset({"clients", "live", "node", "overview", "report", *_OPERATED})
-_SEARCHES: Final = frozenset({"find", "follow"})
+_SEARCHES: Final = {"topics": frozenset({"find", "follow"}), "exchanges": frozenset({"route"})}
 """Last parts of paths of POST requests that only read."""
 _NEVER: Final = frozenset({"backup"})
 """Calls that write files to a path of the caller's choice: for the token only."""
@@ -75,12 +75,14 @@ def needed_role(method: str, path: str) -> Role | None:
     ('viewer', 'operator')
     >>> needed_role("POST", "topics/orders/find").title, needed_role("GET", "users").title
     ('viewer', 'admin')
+    >>> needed_role("POST", "exchanges/events/route").title
+    'viewer'
     """
     first, *others = path.split("/")
     if first in _NEVER:
         return None
     if method in _SAFE:
         return Role.VIEWER if first in _VIEWED else Role.ADMIN
-    if first == "topics" and method == "POST" and others[1:] and others[-1] in _SEARCHES:
+    if method == "POST" and others[1:] and others[-1] in _SEARCHES.get(first, ()):
         return Role.VIEWER
     return Role.OPERATOR if first in _OPERATED else Role.ADMIN

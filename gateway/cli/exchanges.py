@@ -1,7 +1,7 @@
 """``headgate exchanges`` and ``headgate bindings``: routes of messages in a running node."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -114,15 +114,32 @@ def route(
     *,
     key: Key = "",
     headers: Headers = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show each exchange on the way, and why.")
+    ] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Show the topics that a message would go to, without publishing it."""
-    body = {"routing_key": key, "headers": parse_pairs(headers)}
-    topics = client.send("POST", "exchanges", name, "route", body=body)["topics"]
+    body = {"routing_key": key, "headers": parse_pairs(headers), "explain": explain}
+    found = client.send("POST", "exchanges", name, "route", body=body)
     if as_json:
-        print_json(topics)
+        print_json(found if explain else found["topics"])
         return
-    say("\n".join(topics) if topics else "nowhere: no binding matches")
+    for step in found.get("steps", ()):
+        _print_step(step)
+    say("\n".join(found["topics"]) if found["topics"] else "nowhere: no binding matches")
+
+
+def _print_step(step: Mapping[str, Any]) -> None:
+    """Print an exchange on the way of a message, with the reasons of its bindings."""
+    kind = f", {step['type']}" if step["type"] else ""
+    say(f"{step['exchange']}{kind}: {step['outcome']}")
+    rows = [{**one, "matches": "yes" if one["matches"] else "no"} for one in step["bindings"]]
+    if rows:
+        columns = ["matches", "topic", "exchange", "routing_key", "arguments", "reason"]
+        print_rows(rows, columns, as_json=False)
+    if step["bindings_left_out"]:
+        say(f"and {step['bindings_left_out']} bindings more")
 
 
 @bindings_app.command("ls")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Self
 
+from features.routing.explaining import Explanation, explain
 from features.routing.model import (
     ALTERNATE_EXCHANGE,
     DEFAULT_EXCHANGE,
@@ -28,7 +29,7 @@ from gateway.clock import Clock
 from gateway.config.exchanges import ExchangeConfig
 from gateway.errors import InvalidRequest, Overloaded, PolicyViolation, TopicNotFound
 from gateway.exchanges.model import BindingRow, ExchangeName, ExchangeRow
-from gateway.exchanges.rows import check_equal, to_binding_row
+from gateway.exchanges.rows import arguments_text, check_equal, to_binding_row
 from gateway.exchanges.standard import (
     RESERVED,
     STANDARD,
@@ -100,6 +101,14 @@ class Exchanges:
         """Number of bindings in all namespaces."""
         return self._binding_count
 
+    def bindings_from(self, name: ExchangeName) -> list[Binding]:
+        """Return the bindings that have an exchange as their source, oldest first."""
+        return self._router(name.namespace).bindings_from(name.name)
+
+    def bindings_to(self, namespace: str, destination: Destination) -> list[Binding]:
+        """Return the bindings that lead to a topic or an exchange, oldest first."""
+        return self._router(namespace).bindings_to(destination)
+
     def binding_count_of(self, name: ExchangeName) -> int:
         """Return the number of bindings from an exchange."""
         return len(self._router(name.namespace).bindings_from(name.name))
@@ -136,12 +145,19 @@ class Exchanges:
 
         Names of the default exchange that are no topics are left out, and so are internal topics.
         """
-        router = self._router(name.namespace)
+        self._check_publish(name)
+        return self._router(name.namespace).route(name.name, message)
+
+    def explain(self, name: ExchangeName, message: Message) -> Explanation:
+        """Return where a message goes, and why. Errors: those of ``route``."""
+        self._check_publish(name)
+        return explain(self._router(name.namespace), name.name, message)
+
+    def _check_publish(self, name: ExchangeName) -> None:
         if name.name != DEFAULT_EXCHANGE:
             self._get(name)
             if (row := self._rows.get(name)) is not None and row.is_internal:
                 raise PolicyViolation(f"cannot publish to internal exchange {name.name!r}")
-        return router.route(name.name, message)
 
     def follow(
         self, namespace: str, name: str, message: Message, *, is_due: bool = False
@@ -195,7 +211,7 @@ class Exchanges:
         check_new_name(name)
         found = arguments or {}
         kind = check_exchange(type_name, found)
-        text = self._checked_text(found)
+        text = arguments_text(found, bytes_max=self.config.arguments_bytes_max)
         row = ExchangeRow(
             name, kind.value, text, auto_delete, is_internal, self._clock.unix_ms(), is_durable
         )
@@ -223,7 +239,7 @@ class Exchanges:
             arguments = binding.arguments
         except (ValueError, RecursionError) as error:
             raise InvalidRequest(f"arguments: {error}") from error
-        self._checked_text(arguments)
+        arguments_text(arguments, bytes_max=self.config.arguments_bytes_max)
         return await self._changes.make(self._bind(namespace, binding))
 
     async def unbind(self, namespace: str, binding: Binding) -> None:
@@ -342,22 +358,6 @@ class Exchanges:
         if found is None:
             raise ExchangeNotFound(f"no exchange {name.name[:255]!r}")
         return found
-
-    def _checked_text(self, arguments: Mapping[str, Value]) -> str:
-        """Return the text of arguments. Error: ``InvalidRequest`` when it is too long."""
-        try:
-            text = format_arguments(arguments)
-            is_restored = parse_arguments(text) == dict(arguments)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidRequest(f"arguments: {error}") from error
-        if not is_restored:
-            raise InvalidRequest("arguments cannot be stored: NaN, or a table that means bytes")
-        bytes_max = self.config.arguments_bytes_max
-        if len(text) > bytes_max:
-            raise InvalidRequest(
-                f"arguments of {len(text)} bytes, at most {bytes_max} are taken"
-            )
-        return text
 
     # --- memory
 

@@ -1,11 +1,15 @@
 """Rows of exchanges and bindings: made, compared, changed."""
 
+from collections.abc import Mapping
+
 from features.routing.model import (
     ALTERNATE_EXCHANGE,
     Binding,
+    Value,
     format_arguments,
     parse_arguments,
 )
+from gateway.errors import InvalidRequest
 from gateway.exchanges.model import BindingRow, ExchangeName, ExchangeRow
 from gateway.exchanges.standard import ExchangeExists
 from gateway.topics.manager import Topic
@@ -53,3 +57,17 @@ def altered(
     return row._replace(
         arguments=format_arguments(arguments), auto_delete=auto_delete, is_internal=is_internal
     )
+
+
+def arguments_text(arguments: Mapping[str, Value], *, bytes_max: int) -> str:
+    """Return the text of arguments. Error: ``InvalidRequest`` when it is too long."""
+    try:
+        text = format_arguments(arguments)
+        is_restored = parse_arguments(text) == dict(arguments)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequest(f"arguments: {error}") from error
+    if not is_restored:
+        raise InvalidRequest("arguments cannot be stored: NaN, or a table that means bytes")
+    if len(text) > bytes_max:
+        raise InvalidRequest(f"arguments of {len(text)} bytes, at most {bytes_max} are taken")
+    return text

@@ -141,6 +141,13 @@ def test_the_life_of_an_exchange(run: Run) -> None:
     )
     assert run("exchanges", "route", "amq.default", "-k", "work", "--json").json == ["work"]
 
+    explained = run("exchanges", "route", "logs", "-H", "n=6", "--explain").out.splitlines()
+    assert explained[0] == (
+        "logs, headers: no binding matches: its alternate exchange gets the message"
+    )
+    assert "x-match=any: no header is met" in explained[2]
+    assert explained[-1] == "nowhere: no binding matches"
+
     gone = run("bindings", "rm", "logs", "audit", "-a", "x-match=any", "-a", "n=5")
     assert (gone.status, gone.out) == (0, "removed\n")
     rows = run("bindings", "ls", "--source", "logs").out.splitlines()

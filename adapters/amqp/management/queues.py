@@ -13,23 +13,18 @@ from adapters.amqp.management.connection_views import consumer_view, consumers_o
 from adapters.amqp.management.errors import not_found
 from adapters.amqp.management.listing import ROWS_PER_TURN, Item, reply, reply_list
 from adapters.amqp.management.method_channel import MethodChannel
-from adapters.amqp.management.views import queue_view, stream_view
-from adapters.amqp.names import to_namespace, to_topic_name
+from adapters.amqp.management.views import queue_view, queues_in, stream_view, streams_in
+from adapters.amqp.names import to_topic_name
 from adapters.amqp.queues import name_of
-from adapters.amqp.streams import Stream, stream_of
+from adapters.amqp.streams import Stream
 from adapters.amqp.v091.handlers import queue as queue_methods
 from adapters.amqp.v091.methods.queue import QueueDeclare, QueueDelete, QueuePurge
 from gateway.queues.manager import Queue
-from gateway.queues.model import DEFAULT_GROUP
 
 
 def queues_of(call: Call, vhost: str) -> list[Queue]:
     """Return the queues of a vhost, those of other protocols too."""
-    return [
-        queue
-        for queue in call.node.kernel.queues.queues(to_namespace(vhost))
-        if queue.group == DEFAULT_GROUP and not queue.topic.is_internal
-    ]
+    return queues_in(call.node, vhost)
 
 
 class Totals(NamedTuple):
@@ -74,9 +69,7 @@ def find_queue(call: Call) -> Queue:
 
 def streams_of(call: Call, vhost: str) -> list[Stream]:
     """Return the streams of a vhost, by name."""
-    topics = call.node.kernel.topics.topics(to_namespace(vhost))
-    found = (stream_of(topic) for topic in topics)
-    return [stream for stream in found if stream is not None]
+    return streams_in(call.node, vhost)
 
 
 async def list_all(call: Call) -> Response:

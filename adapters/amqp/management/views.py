@@ -17,6 +17,7 @@ from features.routing.model import Binding, Destination, Exchange
 from gateway.exchanges.model import ExchangeName
 from gateway.model import TopicName
 from gateway.queues.manager import Queue
+from gateway.queues.model import DEFAULT_GROUP
 
 _HASH_BYTES: Final = 16
 _DIRECT: Final = "direct"
@@ -70,6 +71,21 @@ def declaration_of(queue: Queue) -> Declaration:
     """Return the declaration of a queue; a queue of another protocol is a durable one."""
     plain = Declaration(durable=True, exclusive=False, auto_delete=False, arguments=EMPTY)
     return Declaration.of(queue) or plain
+
+
+def queues_in(node: AmqpNode, vhost: str) -> list[Queue]:
+    """Return the queues of a vhost, those of other protocols too."""
+    return [
+        queue
+        for queue in node.kernel.queues.queues(to_namespace(vhost))
+        if queue.group == DEFAULT_GROUP and not queue.topic.is_internal
+    ]
+
+
+def streams_in(node: AmqpNode, vhost: str) -> list[Stream]:
+    """Return the streams of a vhost, by name."""
+    found = (stream_of(topic) for topic in node.kernel.topics.topics(to_namespace(vhost)))
+    return [stream for stream in found if stream is not None]
 
 
 def queue_view(node: AmqpNode, queue: Queue) -> Json:

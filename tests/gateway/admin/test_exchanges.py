@@ -102,6 +102,43 @@ async def test_the_route_of_a_message_is_shown_without_a_message(setup: Setup) -
     assert records(setup, "errors") == []
 
 
+async def test_a_route_is_explained(setup: Setup) -> None:
+    body = {"name": "logs", "arguments": {"alternate-exchange": "amq.fanout"}}
+    await ask(setup, "POST", "exchanges", body=body)
+    await bind(setup, "logs", topic="errors", routing_key="error")
+
+    async def explained(key: str, exchange: str = "logs") -> Any:
+        body = {"routing_key": key, "explain": True}
+        return await ask(setup, "POST", "exchanges", exchange, "route", body=body)
+
+    found = await explained("error")
+    assert (found["topics"], found["no_topics"], found["delay_ms"]) == (["errors"], [], 0)
+    assert found["steps"] == [
+        {
+            "exchange": "logs",
+            "type": "direct",
+            "from": None,
+            "is_alternate": False,
+            "outcome": "the message goes on to 1 destination",
+            "bindings": [
+                {
+                    "topic": "errors",
+                    "routing_key": "error",
+                    "arguments": {},
+                    "matches": True,
+                    "reason": "its key is the routing key",
+                }
+            ],
+            "bindings_left_out": 0,
+        }
+    ]
+    lost = await explained("other")
+    assert [step["exchange"] for step in lost["steps"]] == ["logs", "amq.fanout"]
+    assert lost["topics"] == []
+    missing = await explained("missing", "amq.default")
+    assert (missing["topics"], missing["no_topics"]) == ([], ["missing"])
+
+
 async def test_a_published_message_is_in_the_log_when_it_is_answered(setup: Setup) -> None:
     await bind(setup, "amq.direct", topic="errors", routing_key="k")
 
