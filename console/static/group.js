@@ -1,30 +1,37 @@
-// One consumer group: positions with lag, members, moving positions after a preview.
+// One consumer or share group: positions with lag, members, moving positions after a preview.
 
 import { api, byId, confirmed, duration, guarded, h, isOperator, item, number, path, query, repeatedly, say, time } from "./core.js";
 import { PagedTable, plainTable } from "./table.js";
 
 const own = (...parts) => path("groups", item, ...parts);
 
-const positions = new PagedTable(byId("positions"), {
+const common = {
+  partition: { name: "partition", title: "Topic, partition", sorts: true, cell: (one) => [h("a", { href: `/console/${path("topics", one.topic)}` }, one.topic), `, ${one.partition}`] },
+  end: { name: "end", title: "End", number: true, cell: (one) => number(one.end) },
+  lag: { name: "lag", title: "Lag, messages", sorts: true, number: true, cell: (one) => number(one.lag) },
+  behind: { name: "behind", title: "Lag, time", number: true, cell: (one) => duration(one.behind_ms) },
+};
+const offset = (title) => ({ name: "offset", title, number: true, cell: (one) => number(one.offset) });
+const columns = {
+  share: [common.partition, offset("Start"), common.end, common.lag, { name: "in_flight", title: "In flight", number: true, cell: (one) => number(one.in_flight) }, common.behind],
+  other: [common.partition, offset("Committed"), common.end, common.lag, common.behind, { name: "at", title: "Committed at (UTC)", cell: (one) => time(one.committed_unix_ms) }],
+};
+let positions = null;
+
+const makePositions = (isShare) => new PagedTable(byId("positions"), {
   caption: "Positions",
   filter: "Topic contains",
   sort: "partition",
-  empty: "The group has committed nothing.",
+  empty: isShare ? "The group reads nothing." : "The group has committed nothing.",
   url: (asked) => `${own("offsets")}${query(asked)}`,
   rows: (answer) => answer.offsets,
-  columns: [
-    { name: "partition", title: "Topic, partition", sorts: true, cell: (one) => [h("a", { href: `/console/${path("topics", one.topic)}` }, one.topic), `, ${one.partition}`] },
-    { name: "offset", title: "Committed", number: true, cell: (one) => number(one.offset) },
-    { name: "end", title: "End", number: true, cell: (one) => number(one.end) },
-    { name: "lag", title: "Lag, messages", sorts: true, number: true, cell: (one) => number(one.lag) },
-    { name: "behind", title: "Lag, time", number: true, cell: (one) => duration(one.behind_ms) },
-    { name: "at", title: "Committed at (UTC)", cell: (one) => time(one.committed_unix_ms) },
-  ],
+  columns: isShare ? columns.share : columns.other,
 });
 
 const refresh = guarded(async () => {
   const group = await api(own());
-  byId("facts").textContent = `${group.state} · ${number(group.members.length)} members · generation ${group.generation}${group.protocol ? ` · ${group.protocol}` : ""}`;
+  positions ??= makePositions(group.type === "share");
+  byId("facts").textContent = `${group.type ?? "offsets only"} · ${group.state} · ${number(group.members.length)} members · generation ${group.generation}${group.protocol ? ` · ${group.protocol}` : ""}`;
   byId("members").replaceChildren(group.members.length
     ? plainTable("Members", ["Client", "Host", "Member"], group.members.map((one) => [one.client_id, one.client_host, one.instance_id ?? one.member_id]))
     : h("p", { class: "quiet" }, "None."));

@@ -1,10 +1,10 @@
-// List of consumer groups.
+// List of consumer and share groups.
 
 import { byId, h, number, path, query } from "./core.js";
 import { PagedTable } from "./table.js";
 
 new PagedTable(byId("list"), {
-  caption: "Consumer groups",
+  caption: "Groups",
   filter: "Name contains",
   sort: "name",
   empty: "No such group.",
@@ -12,9 +12,11 @@ new PagedTable(byId("list"), {
   rows: (answer) => answer.groups,
   columns: [
     { name: "name", title: "Group", sorts: true, cell: (one) => h("a", { href: `/console/${path("groups", one.group_id)}` }, one.group_id) },
+    { name: "type", title: "Type", cell: (one) => one.type ?? "offsets only" },
     { name: "state", title: "State", cell: (one) => one.state },
     { name: "members", title: "Members", sorts: true, number: true, cell: (one) => number(one.members) },
     { name: "positions", title: "Partitions", number: true, cell: (one) => number(one.positions) },
     { name: "lag", title: "Lag, messages", sorts: true, number: true, cell: (one) => number(one.lag) },
+    { name: "in_flight", title: "In flight", number: true, cell: (one) => number(one.in_flight) },
   ],
 }).load();

@@ -1,4 +1,4 @@
-"""REST for consumer groups: ``/v1/groups`` and below.
+"""REST for consumer and share groups: ``/v1/groups`` and below.
 
 ``?namespace=`` names another namespace than the default one. A group id may hold any character;
 a ``/`` in it is ``%2F`` in the path. ``?limit=`` asks for a page (``gateway.admin.paging``).
@@ -14,6 +14,12 @@ from gateway.admin.group_pages import GROUP_SORTS, POSITION_SORTS, group_page, p
 from gateway.admin.offset_moves import NewOffsets, move_offsets
 from gateway.admin.paging import page_of
 from gateway.admin.requests import changes, namespace_of, path_text, read_body, topic_name
+from gateway.admin.share_groups import (
+    group_type,
+    is_share_group,
+    share_position_view,
+    share_positions,
+)
 from gateway.admin.state import AdminState
 from gateway.errors import GroupNotFound, GroupSubscribed
 from gateway.futures import await_done
@@ -21,6 +27,7 @@ from gateway.groups.consumer.model import ConsumerMember
 from gateway.groups.cursors import Cursor
 from gateway.groups.model import GroupName, GroupState, Member
 from gateway.kernel import Kernel
+from gateway.shares.group_queues import delete_share_group, forget_share_topic
 
 
 def routes(state: AdminState) -> list[Route]:
@@ -36,7 +43,7 @@ def routes(state: AdminState) -> list[Route]:
     async def describe_or_delete(request: Request) -> Response:
         kernel, name = state.running(), _group_name(request)
         if request.method == "DELETE":
-            await await_done(lambda on_done: kernel.groups.delete(name, on_done))
+            await _delete(kernel, name)
             return Response(status_code=204)
         return JSONResponse(_details(kernel, name))
 
@@ -53,8 +60,7 @@ def routes(state: AdminState) -> list[Route]:
         page = page_of(request, POSITION_SORTS)
         if page is not None:
             return JSONResponse(await position_page(kernel, name, page))
-        cursors = kernel.cursors.fetch_all(name)
-        return JSONResponse({"offsets": [_position(kernel, cursor) for cursor in cursors]})
+        return JSONResponse({"offsets": _positions(kernel, name)})
 
     return [
         Route("/groups", list_groups, methods=["GET"]),
@@ -70,6 +76,10 @@ def _forgetting(state: AdminState) -> list[Route]:
     async def forget(request: Request) -> Response:
         kernel, name = state.running(), _group_name(request)
         topic = kernel.topics.get(topic_name(request))
+        if is_share_group(kernel, name):
+            with changes(kernel, request, "group.forget_topic", name.name):
+                await forget_share_topic(kernel.groups, kernel.queues, name, topic)
+            return Response(status_code=204)
         kernel.groups.check_offsets_removable(name)
         if kernel.groups.is_subscribed(name, topic.name.name):
             raise GroupSubscribed(f"a member of {name.name!r} subscribes to {topic.name.name}")
@@ -79,6 +89,13 @@ def _forgetting(state: AdminState) -> list[Route]:
         return Response(status_code=204)
 
     return [Route("/groups/{group}/topics/{topic}", forget, methods=["DELETE"])]
+
+
+async def _delete(kernel: Kernel, name: GroupName) -> None:
+    if is_share_group(kernel, name):
+        await delete_share_group(kernel.groups, kernel.queues, name)
+    else:
+        await await_done(lambda on_done: kernel.groups.delete(name, on_done))
 
 
 def _group_name(request: Request) -> GroupName:
@@ -97,6 +114,7 @@ def _summary(kernel: Kernel, name: GroupName) -> dict[str, Any]:
     return {
         "namespace": name.namespace,
         "group_id": name.name,
+        "type": group_type(group),
         "state": (GroupState.EMPTY if group is None else group.state).value,
         "protocol_type": None if group is None else group.protocol_type,
         "members": 0 if group is None else len(group.members),
@@ -123,6 +141,12 @@ def _details(kernel: Kernel, name: GroupName) -> dict[str, Any]:
             for member in members
         ],
     }
+
+
+def _positions(kernel: Kernel, name: GroupName) -> list[dict[str, Any]]:
+    if is_share_group(kernel, name):
+        return [share_position_view(one) for one in share_positions(kernel, name)]
+    return [_position(kernel, cursor) for cursor in kernel.cursors.fetch_all(name)]
 
 
 def _position(kernel: Kernel, cursor: Cursor) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """Moves of a group's committed offsets: computed first, and committed unless it is a preview."""
 
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from pydantic import Field
 
+from gateway.admin.share_groups import is_share_group, position_on
 from gateway.config.base import FrozenConfig
 from gateway.errors import GroupNotEmpty, InvalidRequest, OffsetOutOfRange, TopicNotFound
 from gateway.futures import await_done
@@ -46,6 +48,8 @@ async def move_offsets(
 ) -> list[dict[str, Any]]:
     """Commit offsets for a group without members, which need not exist; return them.
 
+    Of a share group the start offsets move, in topics that it reads.
+
     A preview returns those before, and the ends, beside them.
 
     Errors: ``GroupNotEmpty``, ``TopicNotFound``, ``InvalidRequest``, ``OffsetOutOfRange``.
@@ -58,19 +62,31 @@ async def move_offsets(
     moves = []
     for number in numbers:
         partition = kernel.broker.partition(topic, number)
-        cursor = kernel.cursors.fetch(name, topic.uuid, number)
-        before = None if cursor is None else cursor.offset
+        before = _before(kernel, name, topic, number)
         offset = await _offset(kernel, partition, body, before)
         moves.append(OffsetMove(number, before, offset, partition.high_watermark))
     if body.dry_run:
         return [{"topic": body.topic, **move._asdict()} for move in moves]
     _check_idle(kernel, name)  # a member may have come while times were looked up
-    commits = [Commit(topic.uuid, move.partition, move.offset) for move in moves]
-    await await_done(lambda on_done: kernel.cursors.commit(name, commits, on_done))
+    if is_share_group(kernel, name):
+        for move in moves:
+            lane = position_on(kernel, name, topic, move.partition).lane
+            await await_done(partial(lane.seek, move.offset))
+    else:
+        commits = [Commit(topic.uuid, move.partition, move.offset) for move in moves]
+        await await_done(lambda on_done: kernel.cursors.commit(name, commits, on_done))
     return [
         {"topic": body.topic, "partition": move.partition, "offset": move.offset}
         for move in moves
     ]
+
+
+def _before(kernel: Kernel, name: GroupName, topic: Topic, number: int) -> int | None:
+    """Return a group's position in a partition; None for none."""
+    if is_share_group(kernel, name):
+        return position_on(kernel, name, topic, number).start_offset
+    cursor = kernel.cursors.fetch(name, topic.uuid, number)
+    return None if cursor is None else cursor.offset
 
 
 def _check_idle(kernel: Kernel, name: GroupName) -> None:

@@ -36,7 +36,7 @@ COMMANDS: Final[Mapping[str, LateCommand]] = {
     ),
     "topics": LateCommand("gateway.cli.topics", "topics_app", "Topics of a running node."),
     "groups": LateCommand(
-        "gateway.cli.groups", "groups_app", "Consumer groups of a running node."
+        "gateway.cli.groups", "groups_app", "Consumer and share groups of a running node."
     ),
     "queues": LateCommand("gateway.cli.queues", "queues_app", "Queues of a running node."),
     "exchanges": LateCommand(

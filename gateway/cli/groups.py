@@ -1,4 +1,4 @@
-"""``headgate groups``: consumer groups and their offsets."""
+"""``headgate groups``: consumer and share groups, and their offsets."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ from gateway.cli.output import note, print_json, print_rows, say
 from gateway.cli.record_lines import parse_time
 from gateway.cli.synonyms import command_group
 
-groups_app = command_group("Consumer groups of a running node.")
+groups_app = command_group("Consumer and share groups of a running node.")
 
 Group = Annotated[str, typer.Argument(help="The group's id.", autocompletion=complete.groups)]
 
@@ -24,7 +24,7 @@ def list_groups(client: AdminClient, *, as_json: options.AsJson = False) -> None
     found = client.get("groups")["groups"]
     print_rows(
         found,
-        ["group_id", "state", "protocol_type", "members"],
+        ["group_id", "type", "state", "protocol_type", "members"],
         as_json=as_json,
         if_empty="no groups; a group comes to be when a consumer joins it or commits",
     )
@@ -46,12 +46,12 @@ def describe(client: AdminClient, group: Group, *, as_json: options.AsJson = Fal
 @groups_app.command()
 @of_node
 def offsets(client: AdminClient, group: Group, *, as_json: options.AsJson = False) -> None:
-    """Show a group's committed offsets and lag."""
-    found = client.get("groups", group, "offsets")
-    columns = ["topic", "partition", "offset", "end", "lag", "metadata"]
-    print_rows(
-        found["offsets"], columns, as_json=as_json, if_empty=f"{group} has committed no offsets"
-    )
+    """Show a group's committed offsets and lag; of a share group, what is in flight, too."""
+    found = client.get("groups", group, "offsets")["offsets"]
+    is_shared = any("in_flight" in one for one in found)
+    last = "in_flight" if is_shared else "metadata"
+    columns = ["topic", "partition", "offset", "end", "lag", last]
+    print_rows(found, columns, as_json=as_json, if_empty=f"{group} has committed no offsets")
 
 
 @groups_app.command()

@@ -8,7 +8,6 @@ locks and counts of deliveries are those of the queue, in the shard of each part
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
 
 from features.queue.retrying import DeliveryEnd
 from gateway.broker import Broker
@@ -17,8 +16,6 @@ from gateway.config.settings import GroupsConfig
 from gateway.errors import (
     CoordinatorLoading,
     GatewayError,
-    GroupNotEmpty,
-    GroupNotFound,
     InvalidRequest,
     NotLeader,
     TopicNotFound,
@@ -42,12 +39,17 @@ from gateway.shares.group_configs import (
     duration_ms,
     settings_of,
 )
+from gateway.shares.group_queues import (
+    SHARE_ATTRIBUTE,
+    check_idle,
+    delete_share_group,
+    find_share_group,
+    forget_share_topic,
+    queues_of,
+)
 from gateway.shares.partition import SharePartition
 from gateway.shares.waiting import LaneWaiters, OnReady
 from gateway.topics.manager import Topic, TopicManager
-
-SHARE_ATTRIBUTE: Final = "kafka.share"
-"""Attribute of the queues that share groups have made."""
 
 
 class ShareGroups:
@@ -202,47 +204,23 @@ class ShareGroups:
 
     def find(self, name: GroupName) -> ConsumerGroup | None:
         """Return a share group. Errors: as ``GroupManager``."""
-        self._groups.has(name)
-        return self._groups.share_groups.by_name.get(name)
+        return find_share_group(self._groups, name)
 
     def queues_of(self, name: GroupName) -> list[Queue]:
         """Return the queues that the group has made, sorted by topic."""
-        return [
-            queue
-            for queue in self._queues.queues(name.namespace)
-            if queue.group == name.name and SHARE_ATTRIBUTE in queue.attributes
-        ]
+        return queues_of(self._queues, name)
 
     def check_idle(self, name: GroupName) -> ConsumerGroup:
         """Return a share group without members. Errors: ``GroupNotFound``, ``GroupNotEmpty``."""
-        group = self.find(name)
-        if group is None:
-            msg = f"Group {name.name[:80]} is not a share group."
-            raise GroupNotFound(msg)
-        if not group.is_idle:
-            msg = f"Share group {name.name[:80]} is not empty."
-            raise GroupNotEmpty(msg)
-        return group
+        return check_idle(self._groups, name)
 
     async def delete(self, name: GroupName) -> None:
-        """Delete a group without members, with its queues; return once that is durable.
-
-        Errors: those of ``check_idle`` and of ``QueueManager.delete``.
-        """
-        self.check_idle(name)
-        for queue in self.queues_of(name):
-            await self._queues.delete(queue)
-        self.check_idle(name)
-        await await_done(partial(self._groups.delete, name))
+        """Delete a group without members. Errors: those of ``delete_share_group``."""
+        await delete_share_group(self._groups, self._queues, name)
 
     async def delete_offsets(self, name: GroupName, topic: Topic) -> None:
-        """Forget the group's positions in a topic. Errors: ``TopicNotFound`` without any."""
-        self.check_idle(name)
-        queue = self._queues.find(topic.name, name.name)
-        if queue is None or SHARE_ATTRIBUTE not in queue.attributes:
-            msg = f"share group {name.name[:80]!r} does not read {topic.name.name}"
-            raise TopicNotFound(msg)
-        await self._queues.delete(queue)
+        """Forget the group's positions in a topic. Errors: those of ``forget_share_topic``."""
+        await forget_share_topic(self._groups, self._queues, name, topic)
 
     async def alter_offset(
         self, name: GroupName, topic: Topic, number: int, offset: int
