@@ -49,6 +49,7 @@ KEYS: Final[Mapping[str, str]] = {
     "queues": "q",
     "groups": "g",
     "mqtt": "m",
+    "amqp": "x",
     "access": "a",
     "config": "c",
     "report": "r",

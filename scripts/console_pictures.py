@@ -31,6 +31,7 @@ PICTURES: Final = {
     "messages": ("topics/orders?from=newest", "#messages tbody tr"),
     "queue": ("queues/work-dead#dead", "#dead table"),
     "mqtt": ("mqtt", "#sessions tbody tr"),
+    "amqp": ("amqp?exchange=events&key=order.created#route", "#route-answer li"),
 }
 
 
@@ -65,8 +66,9 @@ def main() -> None:
 
 @contextmanager
 def running(folder: Path) -> Iterator[Gateway]:
-    """Run a node with Kafka, MQTT and SQS."""
+    """Run a node with all protocols."""
     settings = {
+        "adapters.amqp.bind": f"127.0.0.1:{free_port()}",
         "adapters.mqtt.bind": f"127.0.0.1:{free_port()}",
         "adapters.sqs.bind": f"127.0.0.1:{free_port()}",
     }
@@ -89,8 +91,27 @@ def fill(client: AdminClient) -> None:
         ]
         body = {"key": f"job-{number}", "value": '{"job": "resize"}', "headers": headers}
         client.send("POST", "topics", "work-dead", "records", body=body)
+    fill_exchanges(client)
     offsets = {"topic": "orders", "to": "earliest"}
     client.send("POST", "groups", "billing", "offsets", body=offsets)
+
+
+def fill_exchanges(client: AdminClient) -> None:
+    """Make exchanges that lead to queues."""
+    for name in ("invoices", "shipping", "returns"):
+        client.send("POST", "queues", body={"name": name})
+    client.send("POST", "exchanges", body={"name": "audit", "type": "fanout"})
+    arguments = {"alternate-exchange": "amq.fanout"}
+    events = {"name": "events", "type": "topic", "arguments": arguments}
+    client.send("POST", "exchanges", body=events)
+    for end, key in (
+        ({"topic": "invoices"}, "order.created"),
+        ({"topic": "shipping"}, "order.*"),
+        ({"topic": "returns"}, "return.#"),
+        ({"exchange": "audit"}, "#"),
+    ):
+        client.send("POST", "bindings", body={"source": "events", "routing_key": key, **end})
+    client.send("POST", "bindings", body={"source": "audit", "topic": "billing-events"})
 
 
 def connect_meters(node: Gateway) -> list[paho.Client]:

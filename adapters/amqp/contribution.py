@@ -3,6 +3,9 @@
 from typing import Final
 
 from adapters.amqp.rule_types import PERMISSION
-from gateway.contributions import Contribution
+from gateway.contributions import ConsolePage, Contribution
 
-CONTRIBUTION: Final = Contribution(resource_types=(PERMISSION,))
+CONTRIBUTION: Final = Contribution(
+    resource_types=(PERMISSION,),
+    console_pages=(ConsolePage("amqp", "AMQP", "adapters.amqp.console"),),
+)

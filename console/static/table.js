@@ -7,14 +7,15 @@ const PAGE_ROWS = 50;
 /**
  * `columns`: [{name, title, cell(row) -> text or element, number, sorts}].
  * `url(values)`: path below /v1/ for {limit, offset, sort, contains}; `rows(answer)`: its rows.
- * `filter`: placeholder of the text filter, if there is one. Sort and page are in the page's URL.
+ * `filter`: placeholder of the text filter, if there is one. Sort and filter are in the page's URL;
+ * `prefix` tells the tables of one page apart there.
  */
 export class PagedTable {
-  constructor(root, { caption, columns, url, rows, filter = "", sort = "", empty = "Nothing here." }) {
-    Object.assign(this, { root, caption, columns, url, rowsOf: rows, empty });
+  constructor(root, { caption, columns, url, rows, filter = "", sort = "", prefix = "", empty = "Nothing here." }) {
+    Object.assign(this, { root, caption, columns, url, rowsOf: rows, prefix, empty });
     const given = new URLSearchParams(location.search);
-    this.sort = given.get("sort") ?? sort;
-    this.contains = filter ? given.get("contains") ?? "" : "";
+    this.sort = given.get(`${prefix}sort`) ?? sort;
+    this.contains = filter ? given.get(`${prefix}contains`) ?? "" : "";
     this.offset = 0;
     this.head = h("tr");
     this.body = h("tbody");
@@ -39,8 +40,8 @@ export class PagedTable {
   }
 
   remember() {
-    const kept = query({ sort: this.sort, contains: this.contains });
-    history.replaceState(null, "", `${location.pathname}${kept}${location.hash}`);
+    const kept = { ...Object.fromEntries(new URLSearchParams(location.search)), [`${this.prefix}sort`]: this.sort, [`${this.prefix}contains`]: this.contains };
+    history.replaceState(null, "", `${location.pathname}${query(kept)}${location.hash}`);
   }
 
   turn(step) {

@@ -143,9 +143,7 @@ def _channel_view(connection: AmqpConnection, channel: Channel) -> dict[str, Any
     }
 
 
-async def close_connection(
-    endpoint: AmqpEndpoint, values: Mapping[str, Any]
-) -> dict[str, Any]:
+async def close_connection(endpoint: AmqpEndpoint, values: Mapping[str, Any]) -> dict[str, Any]:
     """End a connection: 320 CONNECTION_FORCED. Errors: ``ConnectionNotFound``, ``InvalidRequest``.
 
     What its channels have in flight returns to the queues.

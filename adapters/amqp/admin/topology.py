@@ -1,6 +1,6 @@
 """Views of exchanges, bindings and queues."""
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from adapters.amqp.admin.listing import listed, vhost_of, vhosts_of
 from adapters.amqp.management.views import (
@@ -29,7 +29,8 @@ from gateway.exchanges.standard import ExchangeNotFound, named, shown
 from gateway.model import TopicName
 from gateway.queues.manager import Queue
 
-_DEFAULT = Exchange(DEFAULT_EXCHANGE, ExchangeType.DIRECT)
+_DEFAULT: Final = Exchange(DEFAULT_EXCHANGE, ExchangeType.DIRECT)
+_ENDS: Final = ("from_exchange", "to_exchange", "to_queue")
 
 
 async def exchanges(node: AmqpNode, query: ViewQuery) -> dict[str, Any]:
@@ -113,9 +114,7 @@ def _bindings(node: AmqpNode, vhost: str, query: ViewQuery) -> list[Binding]:
         raise InvalidRequest(f"give one of {', '.join(_ENDS)}")
     if queue := ends.get("to_queue"):
         topic = to_topic_name(namespace, queue)
-        by_name = [
-            _to_default(one) for one in queues_in(node, vhost) if one.name == topic
-        ]
+        by_name = [_to_default(one) for one in queues_in(node, vhost) if one.name == topic]
         return [*by_name, *_leading_to(node, namespace, Destination(topic.name))]
     if text := ends.get("to_exchange"):
         exchange = _existing(node, namespace, text)
@@ -124,9 +123,6 @@ def _bindings(node: AmqpNode, vhost: str, query: ViewQuery) -> list[Binding]:
     if exchange == DEFAULT_EXCHANGE:
         return [_to_default(one) for one in queues_in(node, vhost)]
     return node.kernel.exchanges.bindings_from(ExchangeName(namespace, exchange))
-
-
-_ENDS = ("from_exchange", "to_exchange", "to_queue")
 
 
 def _leading_to(node: AmqpNode, namespace: str, destination: Destination) -> list[Binding]:
@@ -149,7 +145,7 @@ def _existing(node: AmqpNode, namespace: str, text: str) -> str:
 # --- queues
 
 
-class _Row(NamedTuple):
+class _ListedQueue(NamedTuple):
     """Queue or stream of a vhost."""
 
     vhost: str
@@ -176,17 +172,20 @@ async def queues(node: AmqpNode, query: ViewQuery) -> dict[str, Any]:
     )
 
 
-def _rows(node: AmqpNode, vhost: str) -> list[_Row]:
+def _rows(node: AmqpNode, vhost: str) -> list[_ListedQueue]:
     return [
-        *(_Row(vhost, name_of(one), one.name, one, None) for one in queues_in(node, vhost)),
         *(
-            _Row(vhost, one.name, one.topic.name, None, one)
+            _ListedQueue(vhost, name_of(one), one.name, one, None)
+            for one in queues_in(node, vhost)
+        ),
+        *(
+            _ListedQueue(vhost, one.name, one.topic.name, None, one)
             for one in streams_in(node, vhost)
         ),
     ]
 
 
-def _counts(node: AmqpNode, row: _Row) -> tuple[int, int]:
+def _counts(node: AmqpNode, row: _ListedQueue) -> tuple[int, int]:
     """Return the number of ready and of unacknowledged messages."""
     if row.queue is None:
         assert row.stream is not None
@@ -195,12 +194,12 @@ def _counts(node: AmqpNode, row: _Row) -> tuple[int, int]:
     return counts.ready + counts.delayed, counts.in_flight
 
 
-def _binding_count(node: AmqpNode, row: _Row) -> int:
+def _binding_count(node: AmqpNode, row: _ListedQueue) -> int:
     """Return the number of bindings, that to the default exchange left out."""
     return len(_leading_to(node, row.topic.namespace, Destination(row.topic.name)))
 
 
-def _queue_view(node: AmqpNode, row: _Row) -> dict[str, Any]:
+def _queue_view(node: AmqpNode, row: _ListedQueue) -> dict[str, Any]:
     ready, unacked = _counts(node, row)
     queue = row.queue
     declared = None if queue is None else declaration_of(queue)

@@ -99,6 +99,7 @@ def chromium() -> Iterator[Browser]:
 def console_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     folder: Path = tmp_path_factory.mktemp("console")
     settings = {
+        "adapters.amqp.bind": f"127.0.0.1:{free_port()}",
         "adapters.mqtt.bind": f"127.0.0.1:{free_port()}",
         "adapters.mqtt.websocket.bind": f"127.0.0.1:{free_port()}",
         "auth.sha256_iterations": 4_096,

@@ -20,7 +20,6 @@ from gateway.config.base import Address
 from gateway.errors import GatewayError, InvalidRequest, PolicyViolation
 from gateway.exchanges.model import ExchangeName
 from gateway.exchanges.standard import ExchangeNotFound
-from gateway.model import TopicName
 from tests.adapters.amqp.conformance.methods import consume, declare
 from tests.adapters.amqp.in_process import AmqpInProcess, Peer, amqp_in_process, published
 from tests.support.waiting import until
