@@ -105,7 +105,7 @@ def _step(
     bindings = router.bindings_from(visit.exchange)
     reasons: list[BindingReason] = []
     if exchange is not None:
-        leading = visit.destinations
+        leading = Destinations() if visit.is_alternate else visit.destinations
         bindings.sort(key=lambda one: one.destination not in leading)  # stable: oldest first
         reasons = list(_reasons(exchange, bindings[: max(room, 0)], message, leading))
     left_out = len(bindings) - len(reasons)
