@@ -34,7 +34,7 @@ KERNEL_TOPICS: Final = frozenset(
 )
 
 
-_KERNEL_PREFIXES: Final = (DLQ_PREFIX, "amqp.", "rocketmq.")  # two are for adapters to come
+_KERNEL_PREFIXES: Final = (DLQ_PREFIX,)
 
 
 _TYPE_NAME: Final = re.compile(r"[a-z0-9_]{1,32}")  # the store's columns have that length

@@ -26,7 +26,10 @@ ADAPTERS: Final[Mapping[str, str]] = {
     "mqtt": "adapters.mqtt.server:MqttAdapter",
     "sqs": "adapters.sqs.server:SqsAdapter",
     "amqp": "adapters.amqp.server:AmqpAdapter",
+    "rocketmq": "adapters.rocketmq.server:RocketMqAdapter",
 }
+NAMED_ADAPTERS: Final = frozenset({"rocketmq"})
+"""Adapters that start only where the config names them."""
 STORAGE_ADAPTERS: Final[Mapping[str, str]] = {
     "memory": "storage_adapters.memory:MemoryStorage",
     "segment_log": "storage_adapters.segment_log.adapter:SegmentLog",
@@ -76,6 +79,11 @@ def built_in_contribution(name: str) -> object:
     """Return the contribution of a built-in adapter that is in ``CONTRIBUTIONS``."""
     module_name, _, attribute = CONTRIBUTIONS[name].partition(":")
     return getattr(import_module(module_name), attribute)
+
+
+def started_adapters() -> list[str]:
+    """Return the names of the adapters that start where the config file names none."""
+    return [name for name in ADAPTERS if name not in NAMED_ADAPTERS]
 
 
 def adapter_names() -> list[str]:

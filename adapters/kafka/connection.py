@@ -6,14 +6,9 @@ from collections.abc import Awaitable
 from types import ModuleType
 from typing import Any, Final, Protocol
 
-from adapters.kafka.codec import (
-    RequestHeader,
-    TooManyElements,
-    decode_request_header,
-)
+from adapters.kafka.codec import RequestHeader, TooManyElements, decode_request_header
 from adapters.kafka.codecs import unserved_apis
 from adapters.kafka.config import KafkaConfig
-from adapters.kafka.framer import Framer
 from adapters.kafka.handlers import APIS, Api, ServingOrder, api_versions
 from adapters.kafka.node.large_requests import SLICE_ELEMENTS, free_in_slices
 from adapters.kafka.node.node import Node
@@ -27,9 +22,11 @@ from gateway.auth.ports import ANONYMOUS
 from gateway.budget import Intake
 from gateway.connection import WRITE_HIGH_BYTES, Connection
 from gateway.errors import PeerError
+from gateway.length_framer import LengthFramer
 from gateway.listener import Listener
 from gateway.quotas.read_mute import ReadMute
 
+_REQUEST_BYTES_MIN: Final = 8  # API key, version, correlation id
 _APPENDING: Final = frozenset(
     api.key for api in APIS.values() if api.serving_order is ServingOrder.PIPELINED
 )
@@ -72,7 +69,9 @@ class KafkaConnection(Connection):
         bytes_max = adapter.config.request_bytes_max
         if self._node.authenticator.required or listener.config.refuses_strangers:
             bytes_max = min(bytes_max, adapter.config.unauthenticated_request_bytes_max)
-        self._framer = Framer(listener.receive_buffer, bytes_max=bytes_max)
+        self._framer = LengthFramer(
+            listener.receive_buffer, bytes_min=_REQUEST_BYTES_MIN, bytes_max=bytes_max
+        )
         self._session: Session | None = None
         self._frames: deque[memoryview] = deque()
         self._replies: deque[Reply] = deque()

@@ -95,7 +95,7 @@ def _lines(name: str) -> Iterator[str]:
         )
         yield ""
     yield "# Tables of adapters: with any of them, only those that are here start.\n"
-    for adapter in registry.ADAPTERS:
+    for adapter in registry.started_adapters():
         config = settings.adapters[adapter]
         yield f"[adapters.{adapter}]"
         yield from (

@@ -29,7 +29,8 @@ def load_settings(
     sources = read_sources(file=file, assignments=assignments, environment=environment)
     if not any(source.is_file and "adapters" in source.table for source in sources):
         # Below the rest, so that --set moves a built-in adapter without hiding the others.
-        sources.insert(0, Source("", {"adapters": {name: {} for name in registry.ADAPTERS}}))
+        started: Table = {name: {} for name in registry.started_adapters()}
+        sources.insert(0, Source("", {"adapters": started}))
     table = merged(sources)
     _lay_below(table)
     _lay_unconfigured(table, sources)
@@ -59,7 +60,7 @@ def _lay_unconfigured(merged: Table, sources: Sequence[Source]) -> None:
     adapters = merged.get("adapters")
     if sources[0].name or not isinstance(adapters, dict):
         return
-    for name in registry.ADAPTERS:
+    for name in registry.started_adapters():
         if any(name in source.table.get("adapters", {}) for source in sources[1:]):
             continue
         config = registry.config_class(registry.adapter_class(name))

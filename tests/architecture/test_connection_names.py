@@ -5,12 +5,14 @@ import pytest
 from adapters.kafka.connection import KafkaConnection
 from adapters.mqtt.connection.connection import MqttConnection
 from adapters.mqtt.connection.websocket import WebSocketConnection
+from adapters.rocketmq.connection import RemotingConnection
 from adapters.sqs.connection import SqsConnection
 from gateway.connection import Connection
 
 
 @pytest.mark.parametrize(
-    "kind", [KafkaConnection, MqttConnection, WebSocketConnection, SqsConnection]
+    "kind",
+    [KafkaConnection, MqttConnection, RemotingConnection, WebSocketConnection, SqsConnection],
 )
 def test_no_private_name_of_the_base_is_used_for_something_else(
     kind: type[Connection],

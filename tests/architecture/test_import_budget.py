@@ -16,7 +16,11 @@ LATE = {
     "kafka", "kio", "lz4", "gateway.admin.rest", "gateway.testing",
     "hypothesis", "numpy", "pytest", "sqlalchemy.orm", "typer", "zstandard",
 }  # fmt: skip
-OTHERS = {"adapters.mqtt", "adapters.sqs"}  # adapters that this config does not name
+OTHERS = {
+    "adapters.mqtt",
+    "adapters.rocketmq",
+    "adapters.sqs",
+}  # adapters that this config does not name
 
 LIST_MODULES = """
 import sys

@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
     "adapters/kafka",
     "adapters/mqtt",
+    "adapters/rocketmq",
     "adapters/sqs",
     "benchmarks",
     "console",

@@ -18,10 +18,12 @@ ADAPTER_FILES = {
 }  # fmt: skip
 # Kafka's batches are the gateway's own, so there is nothing to map; what travels are
 # kafka-python's message classes, and bytes on the hot paths.
-# AMQP has a room for each version of its protocol, with these files.
+# AMQP has a room for each version of its protocol, with these files; RocketMQ has one for its
+# remoting protocol, whose requests depend on nothing before them.
 WITHOUT = {
     "amqp": {"wire.py", "codec.py", "errors.py", "session.py", "handlers"},
     "kafka": {"wire.py", "mapping.py"},
+    "rocketmq": {"wire.py", "codec.py", "errors.py", "session.py"},
 }
 
 

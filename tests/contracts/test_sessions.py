@@ -5,10 +5,12 @@ import struct
 from collections.abc import Sequence
 from typing import ClassVar
 
-from adapters.kafka.framer import Framer
 from adapters.mqtt.packets.framing import PacketReader
+from adapters.rocketmq.remoting.codec import FRAME_BYTES_MIN, decode_frame, encode_frame
+from adapters.rocketmq.remoting.wire import Command, RequestCode, Serialization
 from adapters.sqs.session import BadRequest, HttpSession
 from gateway.errors import GatewayError
+from gateway.length_framer import LengthFramer
 from gateway.testing.session import Receive, SessionContract
 from tests.adapters.mqtt.raw_packets import described
 from tests.support import mqtt_wire as wire
@@ -27,12 +29,33 @@ class TestKafkaFrames(SessionContract):
 
     def new_session(self) -> Receive:
         shared = memoryview(bytearray(1 << 17))
-        framer = Framer(shared, bytes_max=_BYTES_MAX)
+        framer = LengthFramer(shared, bytes_min=8, bytes_max=_BYTES_MAX)
 
         def receive(data: bytes) -> Sequence[object]:
             buffer = framer.buffer()
             buffer[: len(data)] = data
             return [bytes(frame) for frame in framer.received(len(data))]
+
+        return receive
+
+
+class TestRemotingFrames(SessionContract):
+    messages: ClassVar = [
+        encode_frame(Command(RequestCode.SEND_MESSAGE_V2, {"b": "topic"}, b"body", 1)),
+        encode_frame(Command(RequestCode.GET_MAX_OFFSET, serialization=Serialization.ROCKETMQ)),
+        encode_frame(Command(RequestCode.HEART_BEAT, {}, b'{"clientID":"c"}', 3)),
+    ]
+    too_large = struct.pack(">i", _BYTES_MAX + 1)
+
+    def new_session(self) -> Receive:
+        shared = memoryview(bytearray(1 << 17))
+        framer = LengthFramer(shared, bytes_min=FRAME_BYTES_MIN, bytes_max=_BYTES_MAX)
+
+        def receive(data: bytes) -> Sequence[object]:
+            buffer = framer.buffer()
+            buffer[: len(data)] = data
+            commands = map(decode_frame, framer.received(len(data)))
+            return [one._replace(body=bytes(one.body)) for one in commands]
 
         return receive
 

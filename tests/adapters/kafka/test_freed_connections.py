@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from adapters.kafka.connection import KafkaConnection
-from adapters.kafka.framer import Framer
 from adapters.kafka.session import Session
+from gateway.length_framer import LengthFramer
 from tests.adapters.kafka.running_adapter import DEADLINE_S, fetch, produce, running
 from tests.support.batches import sample_batch
 
-KINDS = (KafkaConnection, Framer, Session)
+KINDS = (KafkaConnection, LengthFramer, Session)
 
 
 @pytest.fixture

@@ -1,11 +1,10 @@
-"""Framing: cuts a connection's stream into frames. No I/O."""
+"""Length framing: cuts a stream into frames that follow their size, for any protocol. No I/O."""
 
 import struct
 from typing import Final
 
 from gateway.errors import PeerError
 
-REQUEST_BYTES_MIN: Final = 8  # API key, version, correlation id
 DIRECT_BYTES_MIN: Final = 64 * 1024  # from here on a frame is read in place, without a copy
 
 _SIZE: Final = struct.Struct(">i")
@@ -14,14 +13,14 @@ _FIRST_BYTES: Final = 2 * DIRECT_BYTES_MIN
 _GROWTH: Final = 4
 
 
-class Framer:
+class LengthFramer:
     """Cuts a stream of bytes into frames: a size (int32), then as many bytes.
 
     Small frames are copied out of the shared buffer. The rest of a large frame is read into a
     buffer of its own, which grows as bytes arrive: to four times the bytes received, or to the
     size of the largest frame completed so far. So an announced size alone allocates nothing.
-    The caller owns the frames that are returned and may change them. ``bytes_max`` is the size
-    of the largest frame that is accepted.
+    The caller owns the frames that are returned and may change them. ``bytes_min`` and
+    ``bytes_max`` are the sizes of the smallest and the largest frame that are accepted.
     """
 
     __slots__ = (
@@ -35,10 +34,12 @@ class Framer:
         "_start",
         "_view",
         "bytes_max",
+        "bytes_min",
     )
 
-    def __init__(self, shared: memoryview, *, bytes_max: int) -> None:
+    def __init__(self, shared: memoryview, *, bytes_min: int, bytes_max: int) -> None:
         self._shared = shared
+        self.bytes_min = bytes_min
         self.bytes_max = bytes_max
         self._size_bytes = 0  # of the incomplete frame; 0 between frames
         self._frame: bytearray | None = None
@@ -77,7 +78,7 @@ class Framer:
     def received(self, size_bytes: int) -> list[memoryview]:
         """Process the bytes read into ``buffer``; return the frames that are complete now.
 
-        Error: ``PeerError`` for a size below a request's header or above ``bytes_max``.
+        Error: ``PeerError`` for a size out of bounds.
         """
         if self._is_direct:
             self._filled += size_bytes
@@ -133,10 +134,9 @@ class Framer:
         at, end = 0, len(data)
         while end - at >= _SIZE_BYTES:
             (size,) = _SIZE.unpack_from(data, at)
-            if not REQUEST_BYTES_MIN <= size <= self.bytes_max:
+            if not self.bytes_min <= size <= self.bytes_max:
                 msg = (
-                    f"a request of {size} bytes; "
-                    f"{REQUEST_BYTES_MIN} to {self.bytes_max} are taken"
+                    f"a request of {size} bytes; {self.bytes_min} to {self.bytes_max} are taken"
                 )
                 raise PeerError(msg)
             at += _SIZE_BYTES

@@ -1,0 +1,1 @@
+"""Routes as clients read them, and the foreign brokers that register with this name server."""

@@ -1,0 +1,1 @@
+"""Messages of producers: their headers, their checks, and their way into the log."""

@@ -1,0 +1,1 @@
+"""Frames, headers and bodies of the remoting protocol, its connections and its request codes."""
