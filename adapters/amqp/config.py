@@ -46,7 +46,7 @@ class ManagementConfig(ListenerConfig):
         default=33_554_432,
         ge=65_536,
         le=1_073_741_824,
-        description="Largest body of a request, a definitions file or a message.",
+        description="Largest body of a request, a definitions file; other calls have lower bounds.",
     )
     hosts: tuple[str, ...] = Field(
         default=(),

@@ -8,7 +8,7 @@ from adapters.amqp.v091.errors import AmqpFault, ReplyCode
 def check_queue_limit(node: AmqpNode, vhost: str, name: str) -> None:
     """Check that a vhost may have one more queue. Error: ``AmqpFault`` 406."""
     limit = node.vhosts.limits(vhost).get("max-queues", -1)
-    if 0 <= limit <= len(node.kernel.queues.queues(to_namespace(vhost))):
+    if 0 <= limit <= len(node.kernel.queues.queues(to_namespace(vhost), is_sorted=False)):
         text = f"cannot declare queue '{name}': queue limit in vhost '{vhost}' ({limit}) is reached"
         raise AmqpFault(ReplyCode.PRECONDITION_FAILED, text)
 

@@ -4,6 +4,7 @@ A key of a definition stands for the argument of its name with ``x-`` in front; 
 both have the lower one holds, of other values the argument.
 """
 
+import asyncio
 from typing import Any, Final
 
 import structlog
@@ -29,6 +30,8 @@ from gateway.policies.manager import EffectivePolicy, Policies
 from gateway.policies.model import LIMITS, PolicyTarget, lower_of
 from gateway.queues.manager import Queue
 from gateway.queues.model import QueueSettings
+
+RENEWED_PER_TURN: Final = 100  # queues that a changed policy looks at in a turn of the loop
 
 log = structlog.get_logger()
 
@@ -129,7 +132,10 @@ class QueuePolicies:
         await self._changes.make(self._renew_queues(to_namespace(vhost)))
 
     async def _renew_queues(self, namespace: str) -> None:
-        for queue in self._kernel.queues.queues(namespace):
+        queues = self._kernel.queues.queues(namespace, is_sorted=False)
+        for count, queue in enumerate(queues, 1):
+            if count % RENEWED_PER_TURN == 0:
+                await asyncio.sleep(0)
             declared = Declaration.of(queue)
             if declared is None or queue.is_gone:
                 continue

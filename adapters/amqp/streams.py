@@ -123,6 +123,11 @@ class Streams:
             self._receivers.pop(stream.topic.uuid, None)
 
 
+def is_stream(topic: Topic) -> bool:
+    """Say whether a topic is a stream."""
+    return bool(topic.settings.contributed.get(STREAM_CONFIG))
+
+
 def stream_of(topic: Topic) -> Stream | None:
     """Return the stream that a topic is; None for any other topic."""
     text = topic.settings.contributed.get(STREAM_CONFIG)

@@ -1,6 +1,6 @@
 """One registered consumer of a queue: its credit, its turns, and the end of both."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, Protocol
 
@@ -11,6 +11,17 @@ from gateway.queues.selecting import Selection
 CREDIT_UNLIMITED: Final = 1 << 62
 DEALT_MAX: Final = 1_024  # messages to one consumer in a turn, whatever its credit
 FITTING_TIMES: Final = 4  # as many messages are taken, by the size of those before, as fit
+
+
+OnReading = Callable[[int], None]
+"""Takes the number of messages that are read from the disk for a consumer, 0 when that is over.
+
+They are at least those that come: a consumer with others on one limit counts them as in flight.
+"""
+
+
+def ignore_reading(_count: int) -> None:
+    """Ignore reads: the consumer shares its credit with no other."""
 
 
 class CancelReason(Enum):
@@ -66,7 +77,8 @@ class Consumer:
         "_fitting_max",
         "_home",
         "_is_paused",
-        "_is_reading",
+        "_on_reading",
+        "_reading_count",
         "_sink",
         "_was_answered",
         "bytes_max",
@@ -98,11 +110,13 @@ class Consumer:
         is_exclusive: bool,
         settles_at_once: bool,
         selection: Selection | None,
+        on_reading: OnReading,
     ) -> None:
         self._home = home
         self._sink = sink
         self._is_paused = False
-        self._is_reading = False  # messages that it was dealt are read from the disk
+        self._on_reading = on_reading
+        self._reading_count = 0  # messages that it was dealt, and that the disk is read for
         self._fitting_max = DEALT_MAX
         self._was_answered = False
         self.holder = holder
@@ -151,7 +165,8 @@ class Consumer:
     @property
     def is_ready(self) -> bool:
         """Whether it may get messages now."""
-        is_free = not (self._is_paused or self._is_reading or self.is_done or self.is_set_aside)
+        is_busy = self._is_paused or self._reading_count > 0
+        is_free = not (is_busy or self.is_done or self.is_set_aside)
         return self.credit > 0 and is_free and self.is_active
 
     # --- for ``Consumers`` and ``Receivers``
@@ -164,13 +179,18 @@ class Consumer:
     def end_turn(self) -> None:
         """Wait for what is read for it."""
         if not self._was_answered:
-            self._is_reading = True
+            self._set_reading(self.messages_max)
             self._home.renew(self)
+
+    def _set_reading(self, count: int) -> None:
+        if count != self._reading_count:
+            self._reading_count = count
+            self._on_reading(count)
 
     def finish(self, ranges: list[DeliveredRange]) -> None:
         """Deliver what was taken; nothing, when it could not be read."""
         self._was_answered = True
-        self._is_reading = False
+        self._set_reading(0)
         for one in ranges:
             self.credit -= len(one.offsets)
         if ranges:
@@ -191,6 +211,7 @@ class Consumer:
         if not self.is_done:
             self._home.remove(self)
             self._sink.on_cancelled(reason)
+        self._set_reading(0)
 
 
 def _fitting_max(batch: CachedBatch, bytes_max: int) -> int:

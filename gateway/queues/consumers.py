@@ -16,7 +16,7 @@ from features.queue.model import Outcome, SettledRange
 from gateway.errors import Overloaded, RequestError
 from gateway.leaser import Right
 from gateway.queues.consumer import CREDIT_UNLIMITED as CREDIT_UNLIMITED  # noqa: PLC0414
-from gateway.queues.consumer import DEALT_MAX
+from gateway.queues.consumer import DEALT_MAX, OnReading, ignore_reading
 from gateway.queues.consumer import CancelReason as CancelReason  # noqa: PLC0414
 from gateway.queues.consumer import Consumer as Consumer  # noqa: PLC0414
 from gateway.queues.consumer import ConsumerSink as ConsumerSink  # noqa: PLC0414
@@ -81,6 +81,7 @@ class Consumers:
         is_exclusive: bool = False,
         settles_at_once: bool = False,
         matches: Matches | None = None,
+        on_reading: OnReading = ignore_reading,
     ) -> Consumer:
         """Register a consumer; it gets messages from the next turn on.
 
@@ -90,6 +91,7 @@ class Consumers:
         ``settles_at_once``: messages are acknowledged as they are delivered, at most once.
         ``matches``: the consumer gets messages for which it is true only, ahead of others
         (``gateway.queues.selecting``); none in a queue with the order ``key``.
+        ``on_reading``: see ``OnReading``; called before the messages come.
         ``is_exclusive``: no other consumer may be there. Where the queue's ``single_active`` is
         set, one consumer gets messages at a time: the first, then the one of the highest priority,
         then the oldest. Errors: ``QueueInUse``; ``Overloaded`` above ``queue.receivers_max``.
@@ -109,6 +111,7 @@ class Consumers:
             is_exclusive=is_exclusive,
             settles_at_once=settles_at_once,
             selection=None if matches is None else Selection(matches),
+            on_reading=on_reading,
         )
         self._activate(consumer)
         others[consumer] = None

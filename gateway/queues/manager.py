@@ -153,9 +153,11 @@ class QueueManager:
         topic = self._topics.by_uuid(topic_uuid)
         return None if topic is None else self.find(topic.name, group)
 
-    def queues(self, namespace: str = DEFAULT_NAMESPACE) -> list[Queue]:
-        """Return a namespace's queues, sorted by name and group."""
-        return self._queues.of_namespace(namespace)
+    def queues(
+        self, namespace: str = DEFAULT_NAMESPACE, *, is_sorted: bool = True
+    ) -> list[Queue]:
+        """Return a namespace's queues, sorted by name and group, or in no order."""
+        return self._queues.of_namespace(namespace, is_sorted=is_sorted)
 
     def everything(self) -> list[Queue]:
         """Return all queues, in no order, those of the kernel too."""

@@ -36,9 +36,11 @@ class QueueIndex:
         """Return the queues of a topic."""
         return list(self._by_topic.get(topic, ()))
 
-    def of_namespace(self, namespace: str) -> list[Queue]:
-        """Return the queues of a namespace, sorted by name and group."""
+    def of_namespace(self, namespace: str, *, is_sorted: bool = True) -> list[Queue]:
+        """Return the queues of a namespace, sorted by name and group, or in no order."""
         found = self._by_namespace.get(namespace, ())
+        if not is_sorted:
+            return list(found)
         return sorted(found, key=lambda queue: (queue.name.name, queue.group))
 
     def add(self, queue: Queue) -> None:

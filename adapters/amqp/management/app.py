@@ -17,10 +17,9 @@ from adapters.amqp.management.call import Call
 from adapters.amqp.management.caller import log_in
 from adapters.amqp.management.endpoint import AmqpEndpoint
 from adapters.amqp.management.errors import not_authorised, not_found, to_api_fault
-from adapters.amqp.management.routes import ROUTES, Route
+from adapters.amqp.management.routes import ROUTES, SMALL_BODY_BYTES, Route
 from gateway.errors import GatewayError, as_value
 
-SMALL_BYTES_MAX: Final = 262_144
 _PREFIX: Final = "api"
 
 
@@ -65,7 +64,7 @@ class ManagementApi:
         caller = await log_in(self._endpoint.node, request)
         if not caller.has(route.need):
             raise not_authorised(route.need.value)
-        bytes_max = self._body_bytes_max if route.takes_large else SMALL_BYTES_MAX
+        bytes_max = min(route.body_bytes_max, self._body_bytes_max)
         call = Call(self._endpoint, request, caller, found.parts, bytes_max)
         if not route.makes_vhost:
             call.check_vhost()
@@ -92,7 +91,7 @@ def _is_small(request: Request) -> bool:
     if request.method in {"GET", "HEAD", "DELETE"}:
         return True
     length = request.headers.get("content-length", "")
-    return length.isdigit() and int(length) <= SMALL_BYTES_MAX
+    return length.isdigit() and int(length) <= SMALL_BODY_BYTES
 
 
 def _match(parts: tuple[str, ...], asked: list[str]) -> dict[str, str] | None:

@@ -3,7 +3,7 @@
 Those of the default exchange are one for each queue.
 """
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterable
 from http import HTTPStatus
 from urllib.parse import quote, unquote_plus
 
@@ -13,9 +13,10 @@ from adapters.amqp.management.body_fields import short_text_of, table_of
 from adapters.amqp.management.call import Call
 from adapters.amqp.management.errors import no_destination, not_found
 from adapters.amqp.management.exchanges import exchange_name
-from adapters.amqp.management.listing import Item, reply, reply_list
+from adapters.amqp.management.listing import Item, reply, reply_list, rows_as_items
 from adapters.amqp.management.method_channel import MethodChannel
 from adapters.amqp.management.queues import find_queue, queues_of
+from adapters.amqp.management.turns import in_turns
 from adapters.amqp.management.views import (
     Json,
     binding_view,
@@ -23,7 +24,7 @@ from adapters.amqp.management.views import (
     destination_name,
     properties_key,
 )
-from adapters.amqp.names import to_namespace, to_topic_name
+from adapters.amqp.names import to_namespace, to_topic_name, to_vhost
 from adapters.amqp.queues import name_of
 from adapters.amqp.v091.fields import Table, to_table
 from adapters.amqp.v091.handlers import exchange as exchange_methods
@@ -37,19 +38,59 @@ from features.routing.model import (
     Destination,
     format_arguments,
 )
+from gateway.exchanges.model import ExchangeName
+from gateway.model import TopicName
+from gateway.queues.manager import Queue
 
 _QUEUE = "q"
 _EXCHANGE = "e"
 
 
-def items_of(call: Call, vhost: str) -> Iterator[Item]:
-    """Yield all bindings of a vhost."""
+async def list_all(call: Call) -> Response:
+    """Return the bindings of a vhost, or of all that the caller sees."""
+    items: list[Item] = []
+    for vhost in call.vhosts():
+        items += [_default_item(queue) async for queue in queues_of(call, vhost)]
+        found = call.node.kernel.exchanges.bindings(to_namespace(vhost))
+        items += [item async for item in _items(call, vhost, found)]
+    return await reply_list(call, items)
+
+
+async def from_exchange(call: Call) -> Response:
+    """Return the bindings that have an exchange as their source."""
+    name = exchange_name(call)
+    if name == DEFAULT_EXCHANGE:
+        items = [_default_item(queue) async for queue in queues_of(call, call.vhost)]
+    else:
+        source = ExchangeName(call.namespace, name)
+        found = call.node.kernel.exchanges.bindings_from(source)
+        items = [item async for item in _items(call, call.vhost, found)]
+    return await reply_list(call, items)
+
+
+async def to_exchange(call: Call) -> Response:
+    """Return the bindings that lead to an exchange."""
+    destination = Destination(exchange_name(call), is_exchange=True)
+    return await reply_list(call, await _items_to(call, destination))
+
+
+async def to_queue(call: Call) -> Response:
+    """Return the bindings that lead to a queue."""
+    queue = find_queue(call)
+    found = await _items_to(call, Destination(queue.name.name))
+    return await reply_list(call, [_default_item(queue), *found])
+
+
+def _default_item(queue: Queue) -> Item:
+    """Return the binding of a queue to the default exchange."""
+    names = (to_vhost(queue.name.namespace), "", name_of(queue))
+    return Item(names, lambda: default_binding_view(queue))
+
+
+async def _items(call: Call, vhost: str, found: Iterable[Binding]) -> AsyncIterator[Item]:
     node = call.node
     namespace = to_namespace(vhost)
-    for queue in queues_of(call, vhost):
-        names = (vhost, "", name_of(queue))
-        yield Item(names, lambda queue=queue: default_binding_view(queue))  # type: ignore[misc]
-    for one in node.kernel.exchanges.bindings(namespace):
+    async for one in in_turns(found):
         destination = destination_name(node, namespace, one.destination)
         yield Item(
             (vhost, one.source, destination, one.routing_key),
@@ -57,33 +98,9 @@ def items_of(call: Call, vhost: str) -> Iterator[Item]:
         )
 
 
-async def list_all(call: Call) -> Response:
-    """Return the bindings of a vhost, or of all that the caller sees."""
-    return await reply_list(
-        call, [item for vhost in call.vhosts() for item in items_of(call, vhost)]
-    )
-
-
-async def from_exchange(call: Call) -> Response:
-    """Return the bindings that have an exchange as their source."""
-    name = exchange_name(call)
-    found = [item for item in items_of(call, call.vhost) if item.names[1] == name]
-    return await reply_list(call, found)
-
-
-async def to_exchange(call: Call) -> Response:
-    """Return the bindings that lead to an exchange."""
-    return await reply_list(
-        call, _leading_to(call, Destination(exchange_name(call), is_exchange=True))
-    )
-
-
-async def to_queue(call: Call) -> Response:
-    """Return the bindings that lead to a queue."""
-    queue = find_queue(call)
-    found = _leading_to(call, Destination(queue.name.name))
-    default = Item((call.vhost, "", name_of(queue)), lambda: default_binding_view(queue))
-    return await reply_list(call, [default, *found])
+async def _items_to(call: Call, destination: Destination) -> list[Item]:
+    found = call.node.kernel.exchanges.bindings_to(call.namespace, destination)
+    return [item async for item in _items(call, call.vhost, found)]
 
 
 def ends_of(call: Call) -> tuple[str, Destination]:
@@ -99,53 +116,35 @@ def ends_of(call: Call) -> tuple[str, Destination]:
     return source, Destination(name.name)
 
 
-def bindings_between(call: Call) -> list[Binding]:
-    """Return the bindings between the ends of the path; those of the default exchange are none."""
+async def bindings_between(call: Call) -> list[Binding]:
+    """Return the bindings between the ends of the path; the default exchange has none."""
     source, destination = ends_of(call)
-    return [
-        one
-        for one in call.node.kernel.exchanges.bindings(call.namespace)
-        if one.source == source and one.destination == destination
-    ]
+    found = call.node.kernel.exchanges.bindings_to(call.namespace, destination)
+    return [one async for one in in_turns(found) if one.source == source]
 
 
 async def between(call: Call) -> Response:
     """Return the bindings between an exchange and a destination."""
-    rows = _rows_between(call)
-    return await reply_list(
-        call,
-        [Item((row["routing_key"],), lambda row=row: row) for row in rows],  # type: ignore[misc]
-    )
+    return await reply_list(call, rows_as_items(await _rows_between(call), "routing_key"))
 
 
 async def get(call: Call) -> Response:
     """Return one binding."""
-    for row in _rows_between(call):
+    for row in await _rows_between(call):
         if call.parts["key"] in {row["properties_key"], unquote_plus(row["properties_key"])}:
             return reply(call, row)
     raise not_found()
 
 
-def _rows_between(call: Call) -> list[Json]:
+async def _rows_between(call: Call) -> list[Json]:
     source, destination = ends_of(call)
-    if source == DEFAULT_EXCHANGE:
-        found = [
-            one for one in queues_of(call, call.vhost) if one.name.name == destination.name
-        ]
-        return [default_binding_view(queue) for queue in found if not destination.is_exchange]
-    return [binding_view(call.node, call.vhost, one) for one in bindings_between(call)]
-
-
-def _leading_to(call: Call, destination: Destination) -> list[Item]:
-    node = call.node
-    return [
-        Item(
-            (call.vhost, one.source, one.routing_key),
-            lambda one=one: binding_view(node, call.vhost, one),  # type: ignore[misc]
-        )
-        for one in node.kernel.exchanges.bindings(call.namespace)
-        if one.destination == destination
-    ]
+    if source != DEFAULT_EXCHANGE:
+        found = await bindings_between(call)
+        return [binding_view(call.node, call.vhost, one) async for one in in_turns(found)]
+    queue = call.node.kernel.queues.find(TopicName(call.namespace, destination.name))
+    if queue is None or destination.is_exchange or queue.topic.is_internal:
+        return []
+    return [default_binding_view(queue)]
 
 
 async def post(call: Call) -> Response:
@@ -163,7 +162,7 @@ async def post(call: Call) -> Response:
 
 async def delete(call: Call) -> Response:
     """Remove a binding."""
-    for one in bindings_between(call):
+    for one in await bindings_between(call):
         key = properties_key(one.routing_key, one.arguments_text)
         if call.parts["key"] in {key, unquote_plus(key)}:
             with call.audit("binding.delete", _text(call, one.routing_key)):

@@ -9,6 +9,7 @@ from adapters.amqp.management.call import Call
 from adapters.amqp.management.errors import not_found
 from adapters.amqp.management.listing import Item, reply, reply_list
 from adapters.amqp.management.method_channel import MethodChannel
+from adapters.amqp.management.turns import in_turns
 from adapters.amqp.management.views import Json, default_exchange_view, exchange_view
 from adapters.amqp.names import to_namespace
 from adapters.amqp.v091.handlers import exchange as exchange_methods
@@ -41,7 +42,7 @@ async def list_all(call: Call) -> Response:
                 (vhost, one.name),
                 lambda vhost=vhost, one=one: exchange_view(node, vhost, one),  # type: ignore[misc]
             )
-            for one in node.kernel.exchanges.exchanges(to_namespace(vhost))
+            async for one in in_turns(node.kernel.exchanges.exchanges(to_namespace(vhost)))
         ]
     return await reply_list(call, items)
 

@@ -13,11 +13,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from adapters.amqp.management.call import Call
 from adapters.amqp.management.errors import ApiFault, bad_request
+from adapters.amqp.management.turns import ROWS_PER_TURN, in_turns, sorted_in_turns
 from gateway.regexes import InvalidRegex, compile_regex
 
 PAGE_SIZE: Final = 100
 PAGE_SIZE_MAX: Final = 500
-ROWS_PER_TURN: Final = 200
 EXPRESSION_CHARS_MAX: Final = 500
 NO_CACHE: Final = {"cache-control": "no-cache"}
 _BY_NAME: Final = frozenset({"", "name", "vhost"})
@@ -60,15 +60,16 @@ async def reply_list(call: Call, items: Sequence[Item]) -> Response:
     page = _page(call)
     sort = call.query.get("sort", "")
     is_reversed = call.query.get("sort_reverse") == "true"
-    ordered = sorted(items, key=lambda item: item.names, reverse=is_reversed)
+    ordered = await sorted_in_turns(items, lambda item: item.names, is_reversed=is_reversed)
     if sort not in _BY_NAME:
-        rows = await _make(ordered)
-        pairs = list(zip(ordered, rows, strict=True))
-        pairs.sort(key=lambda pair: _sort_key(pair[1], sort), reverse=is_reversed)
-        ordered = [Item(item.names, lambda row=row: row) for item, row in pairs]  # type: ignore[misc]
+        ordered = await sorted_in_turns(
+            await _made(ordered),
+            lambda item: _sort_key(item.make(), sort),
+            is_reversed=is_reversed,
+        )
     if page is None:
         return _stream(call, ordered, "[", "]")
-    kept = _filtered(call, ordered)
+    kept = await _filtered(call, ordered)
     start = (page.number - 1) * page.size
     if start > len(kept):
         text = (
@@ -104,29 +105,29 @@ def _page(call: Call) -> _Page | None:
     return page
 
 
-def _filtered(call: Call, items: Sequence[Item]) -> list[Item]:
+async def _filtered(call: Call, items: Sequence[Item]) -> list[Item]:
     text = call.query.get("name", "")
     if not text:
         return list(items)
     if call.query.get("use_regex") != "true":
         lowered = text.lower()
-        return [item for item in items if lowered in item.name.lower()]
+        return [item async for item in in_turns(items) if lowered in item.name.lower()]
     if len(text) > EXPRESSION_CHARS_MAX:
         raise bad_request(f"use_regex: more than {EXPRESSION_CHARS_MAX} characters")
     try:
         matches = compile_regex(f"(?i){text}").search
     except InvalidRegex as error:
         raise bad_request(f"use_regex: {error}") from error
-    return [item for item in items if matches(item.name)]
+    return [item async for item in in_turns(items) if matches(item.name)]
 
 
-async def _make(items: Sequence[Item]) -> list[Row]:
-    rows: list[Row] = []
-    for item in items:
-        rows.append(item.make())
-        if len(rows) % ROWS_PER_TURN == 0:
-            await asyncio.sleep(0)
-    return rows
+async def _made(items: Sequence[Item]) -> list[Item]:
+    """Return items with their rows made."""
+    return [_made_one(item.names, item.make()) async for item in in_turns(items)]
+
+
+def _made_one(names: tuple[str, ...], row: Row) -> Item:
+    return Item(names, lambda: row)
 
 
 def _sort_key(row: Row, path: str) -> tuple[int, Any]:

@@ -1,6 +1,7 @@
 """Messages: publishing one, and getting some of a queue, for people who look at it.
 
-What is got in a call is bounded: ``GOT_MAX`` messages, ``GOT_BYTES_MAX`` of their bodies.
+What is got in a call is bounded: ``GOT_MAX`` messages, ``GOT_BYTES_MAX`` of their bodies; and so
+is the JSON of a message that is published, by ``PUBLISH_BODY_BYTES_MAX``.
 """
 
 import asyncio
@@ -32,6 +33,7 @@ from gateway.futures import set_result_if_pending
 from gateway.queues.manager import Queue
 from gateway.queues.model import Delivery, Outcome
 
+PUBLISH_BODY_BYTES_MAX: Final = 2_097_152  # its JSON is parsed in one turn of the loop
 GOT_MAX: Final = 1_000
 GOT_BYTES_MAX: Final = 16_777_216
 LEASE_MS: Final = 60_000

@@ -12,7 +12,7 @@ from adapters.amqp.management.caller import Need
 from adapters.amqp.management.connection_views import channels_of, is_open
 from adapters.amqp.management.errors import not_found
 from adapters.amqp.management.listing import reply, reply_list, rows_as_items
-from adapters.amqp.management.queues import Totals, streams_of, totals_of
+from adapters.amqp.management.queues import Totals, count_streams, totals_of
 from adapters.amqp.management.views import node_name
 from adapters.amqp.names import to_namespace
 from features.routing.model import ExchangeType
@@ -40,6 +40,7 @@ async def get_overview(call: Call) -> Response:
     node = call.node
     vhosts = call.vhosts()
     totals = await totals_of(call, *vhosts)
+    streams = await count_streams(call, *vhosts)
     return reply(
         call,
         {
@@ -56,7 +57,7 @@ async def get_overview(call: Call) -> Response:
             "exchange_types": [
                 {"name": one.value, "description": "", "enabled": True} for one in ExchangeType
             ],
-            "object_totals": _object_totals(call, vhosts, totals),
+            "object_totals": _object_totals(call, vhosts, totals, streams),
             "queue_totals": totals.to_messages(),
             "message_stats": _message_stats(call),
             "listeners": _listeners(call),
@@ -65,7 +66,9 @@ async def get_overview(call: Call) -> Response:
     )
 
 
-def _object_totals(call: Call, vhosts: list[str], totals: Totals) -> dict[str, int]:
+def _object_totals(
+    call: Call, vhosts: list[str], totals: Totals, streams: int
+) -> dict[str, int]:
     is_monitor = call.caller.has(Need.MONITORING)
     connections = [
         one
@@ -78,7 +81,7 @@ def _object_totals(call: Call, vhosts: list[str], totals: Totals) -> dict[str, i
         "connections": len(connections),
         "consumers": totals.consumers,
         "exchanges": sum(len(exchanges.exchanges(to_namespace(one))) + 1 for one in vhosts),
-        "queues": totals.queues + sum(len(streams_of(call, one)) for one in vhosts),
+        "queues": totals.queues + streams,
     }
 
 

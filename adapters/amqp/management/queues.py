@@ -1,6 +1,6 @@
 """Queues: lists, one queue, declaring, deleting and purging."""
 
-import asyncio
+from collections.abc import AsyncIterator
 from functools import partial
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -11,20 +11,25 @@ from adapters.amqp.management.body_fields import bool_of, short_text_of, table_o
 from adapters.amqp.management.call import Call
 from adapters.amqp.management.connection_views import consumer_view, consumers_of, is_open
 from adapters.amqp.management.errors import not_found
-from adapters.amqp.management.listing import ROWS_PER_TURN, Item, reply, reply_list
+from adapters.amqp.management.listing import Item, reply, reply_list
 from adapters.amqp.management.method_channel import MethodChannel
-from adapters.amqp.management.views import queue_view, queues_in, stream_view, streams_in
-from adapters.amqp.names import to_topic_name
+from adapters.amqp.management.turns import in_turns
+from adapters.amqp.management.views import queue_view, stream_view
+from adapters.amqp.names import to_namespace, to_topic_name
 from adapters.amqp.queues import name_of
-from adapters.amqp.streams import Stream
+from adapters.amqp.streams import Stream, is_stream, stream_of
 from adapters.amqp.v091.handlers import queue as queue_methods
 from adapters.amqp.v091.methods.queue import QueueDeclare, QueueDelete, QueuePurge
 from gateway.queues.manager import Queue
+from gateway.queues.model import DEFAULT_GROUP
 
 
-def queues_of(call: Call, vhost: str) -> list[Queue]:
-    """Return the queues of a vhost, those of other protocols too."""
-    return queues_in(call.node, vhost)
+async def queues_of(call: Call, vhost: str) -> AsyncIterator[Queue]:
+    """Yield the queues of a vhost, those of other protocols too, in no order."""
+    found = call.node.kernel.queues.queues(to_namespace(vhost), is_sorted=False)
+    async for queue in in_turns(found):
+        if queue.group == DEFAULT_GROUP and not queue.topic.is_internal:
+            yield queue
 
 
 class Totals(NamedTuple):
@@ -46,16 +51,15 @@ class Totals(NamedTuple):
 
 async def totals_of(call: Call, *vhosts: str) -> Totals:
     """Return the counts of vhosts' queues, streams left out; taken in short turns."""
-    consumers = ready = unacked = 0
-    queues = [queue for vhost in vhosts for queue in queues_of(call, vhost)]
-    for number, queue in enumerate(queues, 1):
-        counts = queue.counts()
-        ready += counts.ready + counts.delayed
-        unacked += counts.in_flight
-        consumers += len(queue.consumers)
-        if number % ROWS_PER_TURN == 0:
-            await asyncio.sleep(0)
-    return Totals(len(queues), consumers, ready, unacked)
+    queues = consumers = ready = unacked = 0
+    for vhost in vhosts:
+        async for queue in queues_of(call, vhost):
+            counts = queue.counts()
+            queues += 1
+            ready += counts.ready + counts.delayed
+            unacked += counts.in_flight
+            consumers += len(queue.consumers)
+    return Totals(queues, consumers, ready, unacked)
 
 
 def find_queue(call: Call) -> Queue:
@@ -67,9 +71,20 @@ def find_queue(call: Call) -> Queue:
     return queue
 
 
-def streams_of(call: Call, vhost: str) -> list[Stream]:
-    """Return the streams of a vhost, by name."""
-    return streams_in(call.node, vhost)
+async def streams_of(call: Call, vhost: str) -> AsyncIterator[Stream]:
+    """Yield the streams of a vhost, by name."""
+    async for topic in in_turns(call.node.kernel.topics.topics(to_namespace(vhost))):
+        if (stream := stream_of(topic)) is not None:
+            yield stream
+
+
+async def count_streams(call: Call, *vhosts: str) -> int:
+    """Return the number of streams of vhosts."""
+    count = 0
+    for vhost in vhosts:
+        async for topic in in_turns(call.node.kernel.topics.topics(to_namespace(vhost))):
+            count += is_stream(topic)
+    return count
 
 
 async def list_all(call: Call) -> Response:
@@ -79,11 +94,11 @@ async def list_all(call: Call) -> Response:
     for vhost in call.vhosts():
         items += [
             Item((vhost, name_of(one)), partial(queue_view, node, one))
-            for one in queues_of(call, vhost)
+            async for one in queues_of(call, vhost)
         ]
         items += [
             Item((vhost, one.name), partial(stream_view, node, one))
-            for one in streams_of(call, vhost)
+            async for one in streams_of(call, vhost)
         ]
     return await reply_list(call, items)
 

@@ -21,19 +21,23 @@ from adapters.amqp.management.call import Handler
 from adapters.amqp.management.caller import Need
 from gateway.policies.model import PolicyKind
 
+SMALL_BODY_BYTES: Final = 262_144
+_FILE_BYTES: Final = 1_073_741_824  # the config bounds a definitions file below it
+
 
 class Route(NamedTuple):
     """Handler of one method of a path. ``makes_vhost``: the path's vhost need not be there.
 
     ``is_large``: its answer may be large, and is made while no other such answer is.
-    ``takes_large``: its body may be large, and is read while no other such body is.
+    ``body_bytes_max``: of its body, which is read while no other is that is larger than
+    ``SMALL_BODY_BYTES``.
     """
 
     handler: Handler
     need: Need = Need.MANAGEMENT
     makes_vhost: bool = False
     is_large: bool = False
-    takes_large: bool = False
+    body_bytes_max: int = SMALL_BODY_BYTES
 
 
 _ADMIN: Final = Need.ADMINISTRATOR
@@ -84,7 +88,9 @@ _TOPOLOGY: Final[_Routes] = {
     },
     "exchanges/{vhost}/{exchange}/bindings/source": {"GET": Route(bindings.from_exchange)},
     "exchanges/{vhost}/{exchange}/bindings/destination": {"GET": Route(bindings.to_exchange)},
-    "exchanges/{vhost}/{exchange}/publish": {"POST": Route(messages.publish, takes_large=True)},
+    "exchanges/{vhost}/{exchange}/publish": {
+        "POST": Route(messages.publish, body_bytes_max=messages.PUBLISH_BODY_BYTES_MAX)
+    },
     "queues": {"GET": Route(queues.list_all)},
     "queues/{vhost}": {"GET": Route(queues.list_all)},
     "queues/{vhost}/{queue}": {
@@ -158,11 +164,11 @@ def _policies(path: str, kind: PolicyKind, need: Need) -> _Routes:
 _PARAMETERS: Final[_Routes] = {
     "definitions": {
         "GET": Route(definitions.export, _ADMIN),
-        "POST": Route(definitions.load, _ADMIN, takes_large=True),
+        "POST": Route(definitions.load, _ADMIN, body_bytes_max=_FILE_BYTES),
     },
     "definitions/{vhost}": {
         "GET": Route(definitions.export, _ADMIN),
-        "POST": Route(definitions.load, _ADMIN, takes_large=True),
+        "POST": Route(definitions.load, _ADMIN, body_bytes_max=_FILE_BYTES),
     },
     "parameters": {"GET": Route(parameters.list_parameters, Need.POLICIES)},
     "parameters/{component}": {"GET": Route(parameters.list_parameters, Need.POLICIES)},

@@ -307,17 +307,20 @@ class Channel:
 
         What the channel may still have in flight is divided among them; where that is less than
         one for each, each may have one, or those with an empty queue would keep it from the others.
-        Each delivery sets it anew, so that they exceed it together only by what is being read from
-        the disk.
+        Each delivery sets it anew, and so does each read from the disk, which is counted as if its
+        messages were in flight: together they never exceed it.
         """
-        count = len(self.consumers)
-        if not count or self.is_ended:
+        consumers = self.consumers.values()
+        if not consumers or self.is_ended:
             return
         left = self.connection.config.unacked_max
         if self.channel_prefetch_count:
             left = min(left, self.channel_prefetch_count)
-        share = -(-max(left - self.unacked.count, 0) // count)
-        for consumer in self.consumers.values():
+        left -= self.unacked.count + sum(one.reading_count for one in consumers)
+        if self.transaction is not None:
+            left -= self.transaction.settled_count
+        share = -(-max(left, 0) // len(consumers))
+        for consumer in consumers:
             consumer.renew(channel_credit=share)
 
     def pause_consumers(self) -> None:

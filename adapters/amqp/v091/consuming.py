@@ -22,12 +22,14 @@ PRIORITY: Final = "x-priority"
 class Consumer(QueueSource):
     """A consumer of a queue, by ``basic.consume``; the queue's registered consumer calls it."""
 
-    __slots__ = ("_registered", "channel", "prefetch_count")
+    __slots__ = ("_registered", "channel", "prefetch_count", "reading_count")
 
     def __init__(self, channel: ChannelPort, queue: Queue, tag: str, *, no_ack: bool) -> None:
         super().__init__(queue, channel.connection.holder, tag, no_ack=no_ack)
         self.channel = channel
         self.prefetch_count = channel.prefetch_count
+        self.reading_count = 0
+        """Messages that are read from the disk for it, and will be in flight."""
         self._registered: RegisteredConsumer | None = None
 
     def start(self, *, is_exclusive: bool, priority: int) -> None:
@@ -39,6 +41,7 @@ class Consumer(QueueSource):
             priority=priority,
             is_exclusive=is_exclusive,
             settles_at_once=self.no_ack,
+            on_reading=self._on_reading,
         )
         if self.channel.connection.is_full:
             self._registered.pause()
@@ -83,6 +86,11 @@ class Consumer(QueueSource):
         """Take messages again."""
         if self._registered is not None:
             self._registered.resume()
+
+    def _on_reading(self, count: int) -> None:
+        if not self.no_ack:
+            self.reading_count = count
+            self.channel.renew_credit()
 
     def on_ranges(self, ranges: Sequence[DeliveredRange]) -> None:
         """See ``ConsumerSink``."""

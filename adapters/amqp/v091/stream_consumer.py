@@ -52,6 +52,7 @@ class StreamConsumer:
         self.priority = 0
         self.offset = position
         self.unacked_count = 0
+        self.reading_count = 0  # what it reads is delivered as far as its credit goes then
         self.is_done = False
         self._channel = channel
         self._stream = stream

@@ -33,12 +33,14 @@ class TransactionRoom:
 class Transaction:
     """Publishes and settlements since the last commit or rollback."""
 
-    __slots__ = ("_room", "publishes", "settlements", "size_bytes")
+    __slots__ = ("_room", "publishes", "settled_count", "settlements", "size_bytes")
 
     def __init__(self, room: TransactionRoom) -> None:
         self._room = room
         self.publishes: list[tuple[Plan, PublishedRun]] = []
         self.settlements: list[tuple[Unacked[Source], Outcome]] = []
+        self.settled_count = 0
+        """Messages of ``settlements``, which are in flight until the commit."""
         self.size_bytes = 0
 
     def publish(self, plan: Plan, run: PublishedRun) -> None:
@@ -49,6 +51,7 @@ class Transaction:
     def settle(self, unacked: list[Unacked[Source]], outcome: Outcome) -> None:
         """Keep settlements of messages in flight. Error: ``AmqpFault`` 406."""
         self.settlements += [(one, outcome) for one in unacked]
+        self.settled_count += sum(one.size for one in unacked)
         self._count(_SETTLEMENT_BYTES * len(unacked))
 
     def _count(self, size_bytes: int) -> None:
@@ -61,6 +64,7 @@ class Transaction:
         """Return what is kept, and begin anew."""
         taken = self.publishes, self.settlements
         self.publishes, self.settlements = [], []
+        self.settled_count = 0
         self._room.size_bytes -= self.size_bytes
         self.size_bytes = 0
         return taken

@@ -39,7 +39,7 @@ from gateway.contributions import Contributions
 from gateway.exchanges.start import start_exchanges
 from gateway.listener import Listener
 from gateway.model import TopicName
-from gateway.queues.manager import Queue
+from gateway.queues.manager import Queue, QueueManager
 from tests.support.held_storage import HeldStorage
 from tests.support.live_kernel import running_kernel
 from tests.support.waiting import turns, until
@@ -162,6 +162,11 @@ class AmqpInProcess:
     def peer(self) -> Peer:
         """Return a client that has sent nothing."""
         return Peer(self.listener, lambda: self._make(self.listener))
+
+    @property
+    def queues(self) -> QueueManager:
+        """All queues of the node."""
+        return self.node.kernel.queues
 
     def queue(self, name: str) -> Queue | None:
         """Return a queue of the default namespace."""

@@ -2,13 +2,14 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 
 from gateway.errors import StorageUnavailable
 from gateway.model import Buffer
 from gateway.queues.delivery_filter import DeliveryFilter
-from gateway.queues.manager import Queue
+from gateway.queues.manager import Queue, QueueManager
 from gateway.queues.model import Delivery, Outcome
 from tests.gateway.queues.queue_node import (
     World,
@@ -21,18 +22,32 @@ from tests.gateway.queues.queue_node import (
 )
 
 
+class Node(Protocol):
+    """Queues, and the storage below them."""
+
+    @property
+    def storage(self) -> Any:
+        """The storage, whose methods are replaced."""
+        ...
+
+    @property
+    def queues(self) -> QueueManager:
+        """The queues."""
+        ...
+
+
 class ColdDisk:
     """The storage of a partition whose batches are in no cache; reads wait for ``spin``."""
 
-    def __init__(self, world: World, queue: Queue) -> None:
+    def __init__(self, world: Node, queue: Queue) -> None:
         self._partition_ids = set(queue.topic.partition_ids)
         self._storage = world.storage
         self._read, self._read_cached = world.storage.read, world.storage.read_cached
         self.spun = asyncio.Event()
         self.is_broken = False
         self.reads = 0
-        world.storage.read_cached = self.read_cached  # type: ignore[method-assign]
-        world.storage.read = self.read  # type: ignore[method-assign]
+        world.storage.read_cached = self.read_cached
+        world.storage.read = self.read
         world.queues._context.message_cache.forget(queue.topic.partition_ids)
 
     def read_cached(
@@ -49,7 +64,10 @@ class ColdDisk:
         await self.spun.wait()
         if self.is_broken:
             raise StorageUnavailable("a bad sector")
-        return await self._read(partition_id, start, end, bytes_max=bytes_max)
+        found = self._read_cached(partition_id, start, end, bytes_max=bytes_max)
+        if found is None:
+            found = await self._read(partition_id, start, end, bytes_max=bytes_max)
+        return found
 
 
 async def test_a_cold_read_holds_up_nobody_else(tmp_path: Path) -> None:

@@ -313,6 +313,20 @@ async def test_messages_on_the_disk_use_credit_when_they_come(tmp_path: Path) ->
         assert queue.counts() == (1, 2, 0)
 
 
+async def test_a_consumer_hears_of_its_reads_from_the_disk(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        queue = await world.queue()
+        await world.send(queue, b"a", b"b", b"c")
+        disk = ColdDisk(world, queue)
+        seen: list[int] = []
+        sink = Sink(queue, world, credit=2, on_reading=seen.append)
+        await turn(world)
+        assert seen == [2]
+        disk.spun.set()
+        await world.until(lambda: sink.values == [b"a", b"b"])
+        assert seen == [2, 0]
+
+
 async def test_large_messages_are_read_and_taken_as_they_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,6 +79,13 @@ def test_a_method_that_a_path_lacks_is_not_allowed(api: ManagementClient) -> Non
     assert api.call("POST", "overview", {}).status == 405
 
 
+@OWN
+def test_a_publish_of_more_than_its_bound_is_refused(api: ManagementClient) -> None:
+    answer = api.call("POST", "exchanges/%2F/amq.default/publish", b" " * 2_097_153)
+    assert answer.status == 400
+    assert answer.body["reason"] == "Exceeded HTTP request body size limit"
+
+
 # --- queues and exchanges
 
 

@@ -12,6 +12,7 @@ from adapters.amqp.management.caller import tags_of_anybody
 from adapters.amqp.management.views import field_view
 from adapters.amqp.v091.fields import Field
 from gateway.auth.ports import ANONYMOUS, Operation, Principal
+from gateway.queues.model import DEFAULT_GROUP
 from tests.support.amqp_management import ManagementClient
 from tests.support.amqp_target import AmqpTarget
 
@@ -95,13 +96,16 @@ def test_a_large_body_is_refused_where_none_is_due(api: ManagementClient) -> Non
     assert "size limit" in answer.body["reason"]
 
 
-async def test_queues_are_counted_in_short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_queues_are_counted_in_short_turns() -> None:
     """An overview of many queues leaves other clients their turn."""
     queue = SimpleNamespace(
-        counts=lambda: SimpleNamespace(ready=2, delayed=1, in_flight=4), consumers=[None]
+        group=DEFAULT_GROUP,
+        topic=SimpleNamespace(is_internal=False),
+        counts=lambda: SimpleNamespace(ready=2, delayed=1, in_flight=4),
+        consumers=[None],
     )
-    monkeypatch.setattr(queues, "queues_of", lambda _call, _vhost: [queue] * 600)
-    call: Any = None
+    found = SimpleNamespace(queues=lambda _namespace, is_sorted: [queue] * (600 + is_sorted))
+    call: Any = SimpleNamespace(node=SimpleNamespace(kernel=SimpleNamespace(queues=found)))
     turn_count = 0
 
     async def count() -> None:
