@@ -1,4 +1,6 @@
-"""Stock AMQP clients in other languages: RabbitMQ's by Maven, amqplib by npm, amqp091-go.
+"""Stock AMQP clients in other languages: RabbitMQ's, Spring AMQP and PerfTest by Maven, others.
+
+The others are amqplib by npm and amqp091-go.
 
 Tools of RabbitMQ's HTTP API: rabbit-hole in Go, rabbitmqadmin of Debian's package.
 
@@ -19,7 +21,7 @@ _ADMIN: Final = "**/priv/www/cli/rabbitmqadmin"
 
 
 def java_classpath() -> str:
-    """Return the class path of RabbitMQ's client and of our program ``AmqpInterop``."""
+    """Return the class path of the jars and of our programs, ``AmqpInterop`` and others."""
     return toolchain.java_program(
         _INTEROP / "java", jars_name="jars-amqp", classes_name="java-classes-amqp"
     )

@@ -1,4 +1,4 @@
-"""Stock clients outside Python, unmodified: RabbitMQ's Java client, amqplib, amqp091-go."""
+"""Stock clients outside Python, unmodified: Java, Spring AMQP, PerfTest, amqplib, amqp091-go."""
 
 from pathlib import Path
 
@@ -13,7 +13,8 @@ from tests.support.gateway import Gateway
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("amqp-interop")]
 
 DONE_S_MAX = 180
-JAVA = ["java", "-XX:TieredStopAtLevel=1", "-cp"]
+QUIET = Path(__file__).with_name("java") / "logback.xml"
+JAVA = ["java", "-XX:TieredStopAtLevel=1", f"-Dlogback.configurationFile={QUIET}", "-cp"]
 SEEN = {
     "confirmed": "1",
     "returned": "312 NO_ROUTE",
@@ -40,6 +41,48 @@ def seen_by(*command: str) -> dict[str, str]:
 def test_rabbitmqs_java_client_sees_what_it_should(target: AmqpTarget, stem: str) -> None:
     command = [*JAVA, java_classpath(), "AmqpInterop", "scenario", str(target.port), stem]
     assert seen_by(*command) == {**SEEN, "tx": "1"}
+
+
+@pytest.mark.java
+def test_spring_amqp_sees_what_it_should(target: AmqpTarget, stem: str) -> None:
+    command = [*JAVA, java_classpath(), "SpringInterop", str(target.port), stem]
+    assert seen_by(*command) == {
+        "declared": "-plain",
+        "confirmed": "true",
+        "returned": "NO_ROUTE true",
+        "received": "hello|text/plain|5|7|a.b",
+        "none": "null",
+        "listened": "20 left 0",
+        "by-hand": "false,true left 0",
+        "retried": "012 left 0",
+        "answered": "ping pong",
+        "purged": "0",
+        "deleted": "true",
+    }
+
+
+@pytest.mark.java
+@pytest.mark.parametrize(
+    "more",
+    [("--confirm", "100", "--flag", "persistent"), ("--multi-ack-every", "50")],
+    ids=["confirms", "multi-ack"],
+)
+def test_perftest_runs_to_its_end(target: AmqpTarget, stem: str, more: tuple[str, ...]) -> None:
+    arguments = ["--uri", target.url, "--queue", stem, "--qos", "200"]
+    counts = ["--pmessages", "2000", "--cmessages", "2000"]
+    program = [
+        *JAVA,
+        java_classpath(),
+        "com.rabbitmq.perf.PerfTest",
+        *arguments,
+        *counts,
+        *more,
+    ]
+    lines = Program(program).finish(within_s=DONE_S_MAX)
+    assert any("receiving rate avg" in line for line in lines)
+    assert not [
+        line for line in lines if "error" in line.lower() or "exception" in line.lower()
+    ]
 
 
 @pytest.mark.node
