@@ -1,0 +1,1 @@
+"""Properties of messages, carried from each protocol to each by stock clients."""
