@@ -17,6 +17,7 @@ SEQUENCE_MODULUS: Final = 1 << 31
 
 NO_COORDINATOR_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
+NO_EPOCH: Final = -1
 
 _PRODUCER: Final = struct.Struct(">qhqB")
 _BATCH: Final = struct.Struct(">iiq")
@@ -208,6 +209,11 @@ class ProducerSequences:
     def knows(self, producer_id: int) -> bool:
         """Return whether a producer has state here."""
         return producer_id in self._producers
+
+    def epoch_of(self, producer_id: int) -> int:
+        """Return the epoch of a producer, -1 if none is known."""
+        producer = self._producers.get(producer_id)
+        return NO_EPOCH if producer is None else producer.epoch
 
     def coordinator_epoch_of(self, producer_id: int) -> int:
         """Return the coordinator epoch of a producer's last marker, -1 if none is known."""

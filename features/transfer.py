@@ -101,6 +101,11 @@ class Outgoing:
         """Targets of open transfers, ascending."""
         return sorted(self._open)
 
+    @property
+    def open_intents(self) -> set[int]:
+        """Ids of the intents that have not ended."""
+        return {intent.intent_id for some in self._open.values() for intent, _ in some}
+
     def begin(self, effects: Sequence[Effect]) -> tuple[Intent, list[Item]]:
         """Number effects, one for each target; return the intent and its items for the journal.
 
@@ -217,6 +222,11 @@ class Incoming:
     def kept(self, source: int, number: int) -> None:
         """Note that a number is durable, and with it the effect."""
         self._durable[source] = number
+
+
+def intent_ids_of(items: Iterable[Item]) -> list[int]:
+    """Return the ids of the intents whose ends ``Outgoing.answered`` has returned."""
+    return [_U64.unpack(key[1:])[0] for key, _ in items]
 
 
 def encode_parts(parts: Iterable[Part]) -> bytes:

@@ -78,6 +78,8 @@ EVENT_NAMES: Final = {
     "positions in a deleted topic not removed": "groups.positions_not_removed",
     "transaction not aborted": "transactions.not_aborted",
     "transactional ids not expired": "transactions.ids_not_expired",
+    "marker of a transaction refused": "transactions.marker_refused",
+    "transaction not completed": "transactions.not_completed",
     "transactions of partitions not saved": "transactions.not_saved",
     "recent history not replayed": "exchanges.history_not_replayed",
     "delayed messages are damaged": "delays.damaged",

@@ -259,10 +259,10 @@ class _Node:
         await producers.load()
         stack.callback(producers.close)
         cursors, groups = await start_groups(broker, topics, clock, settings.groups, stack)
-        transactions = await start_transactions(
-            broker, topics, cursors, clock, settings.transactions, metadata, stack
-        )
         transfers = await Transfers.start(broker, topics, clock, stack)
+        transactions = await start_transactions(
+            broker, topics, cursors, transfers, clock, settings.transactions, metadata, stack
+        )
         delays = await ShardedDelays.open(
             broker, topics, clock, settings.delay, transfers=transfers
         )

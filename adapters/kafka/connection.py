@@ -239,7 +239,10 @@ class KafkaConnection(Connection):
         if api.serving_order is not ServingOrder.SEQUENTIAL:
             if api.serving_order is ServingOrder.DEFERRED:
                 self._serving = reply
-            module.handle(request, self.session, version, reply)
+            if module.handle(
+                request, self.session, version, reply
+            ):  # it waits for another node
+                self._start(reply, self._handle_large(module, api, version, body, reply))
             return
         response = module.handle(request, self.session, version)
         if isinstance(response, Awaitable):
@@ -250,7 +253,7 @@ class KafkaConnection(Connection):
     async def _handle_large(
         self, module: ModuleType, api: Api, version: int, body: memoryview, reply: Reply
     ) -> None:
-        """Serve a request of more than ``SLICE_ELEMENTS`` elements; see ``large_requests``.
+        """Serve a request of more than ``SLICE_ELEMENTS`` elements, or that waits.
 
         The connection's next request waits until the handler has ended, for every API.
         """
@@ -295,12 +298,7 @@ class KafkaConnection(Connection):
         self._handle(module, api, header, frame, reply)
         self._serve_queued()  # for a pipelined API the next request need not wait
 
-    async def _answer_later(
-        self,
-        response: Awaitable[Any],
-        version: int,
-        reply: Reply,
-    ) -> None:
+    async def _answer_later(self, response: Awaitable[Any], version: int, reply: Reply) -> None:
         body = encode_body(await response, version)
         if self.session.is_rejected:
             self._frames.clear()  # later requests are not served

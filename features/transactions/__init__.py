@@ -7,7 +7,7 @@ next one; it changes nothing when it raises an error.
 """
 
 from features.transactions.adding import add, check_group, check_producer, check_written
-from features.transactions.ending import Ending, end, fence
+from features.transactions.ending import Ending, complete, end, fence, prepare
 from features.transactions.initialising import (
     InitRequest,
     check_init,
@@ -41,8 +41,10 @@ __all__ = [
     "check_init",
     "check_producer",
     "check_written",
+    "complete",
     "end",
     "fence",
     "initialise",
     "needs_producer_id",
+    "prepare",
 ]

@@ -103,6 +103,24 @@ def fence(current: Transaction, now_unix_ms: int) -> Ending:
     return _ending(current, value, is_commit=False, marker_epoch=epoch)
 
 
+def prepare(current: Transaction, ending: Ending) -> Transaction:
+    """Return the value while partitions or groups in other logs do not have the end yet."""
+    return replace(
+        ending.value,
+        state=State.PREPARE_COMMIT if ending.is_commit else State.PREPARE_ABORT,
+        started_unix_ms=current.started_unix_ms,
+        partitions=current.partitions,
+        groups=current.groups,
+    )
+
+
+def complete(current: Transaction, now_unix_ms: int) -> Transaction:
+    """Return the value when all of them have it. ``current`` is prepared."""
+    is_commit = current.state is State.PREPARE_COMMIT
+    state = State.COMPLETE_COMMIT if is_commit else State.COMPLETE_ABORT
+    return current.emptied(state, now_unix_ms)
+
+
 def _decide(
     current: Transaction,
     new_id: int,

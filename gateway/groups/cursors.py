@@ -245,12 +245,14 @@ class CursorManager:
             if not self._shards.is_open(shard_of_group(*group, self._shards.shard_count)):
                 raise NotLeader(f"group {group.name[:80]!r} has moved to another node")
 
-    def end_pending(self, producer_id: int, sink: RunSink, *, is_commit: bool) -> None:
-        """Commit or drop the positions of a producer's transaction, in the append of ``sink``.
+    def end_pending(
+        self, producer_id: int, groups: Sequence[GroupName], sink: RunSink, *, is_commit: bool
+    ) -> None:
+        """Commit or drop a transaction's positions in some groups, in the append of ``sink``.
 
-        ``check_present`` comes first for those that are committed.
+        ``check_present`` comes first.
         """
-        ended = self.pending.ended(producer_id, is_commit=is_commit)
+        ended = self.pending.ended(producer_id, set(groups), is_commit=is_commit)
         if not ended.items:
             return
         by_group: dict[GroupName, list[bytes]] = {}

@@ -109,11 +109,18 @@ class PendingOffsets:
         """Return the places of a group that have pending positions."""
         return list(self._by_group.get(group, ()))
 
-    def ended(self, producer_id: int, *, is_commit: bool) -> EndedOffsets:
-        """Return what the end of a producer's transaction does; nothing has changed yet."""
+    def ended(
+        self, producer_id: int, groups: Collection[GroupName], *, is_commit: bool
+    ) -> EndedOffsets:
+        """Return what the end of a producer's transaction does in some groups.
+
+        Nothing has changed yet.
+        """
         items: list[Item] = []
         committed = []
         for place, value in self._by_producer.get(producer_id, {}).items():
+            if parse_group_key(place, len(CURSOR_KEY))[0] not in groups:
+                continue
             items.append((pending_key(place, producer_id), None))
             if is_commit and value != SUPERSEDED:
                 committed.append((place, value))

@@ -11,10 +11,11 @@ request need not wait: whatever of the transaction survives, the partition does.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, NoReturn
 
 from features.transactions import (
     NO_PRODUCER_ID,
+    Ending,
     GroupRef,
     InitRequest,
     PartitionRef,
@@ -34,6 +35,7 @@ from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.config.transactions import TransactionsConfig
 from gateway.errors import (
+    ConcurrentTransactions,
     InvalidRequest,
     InvalidTransactionTimeout,
     Overloaded,
@@ -43,10 +45,14 @@ from gateway.errors import (
 from gateway.futures import await_done
 from gateway.groups.cursors import CursorManager
 from gateway.metadata.store import ProducerIds
+from gateway.storage import OnDone
 from gateway.topics.manager import TopicManager
+from gateway.transactions.ends import EndAppends
+from gateway.transactions.joins import TransactionJoins
 from gateway.transactions.journal import TransactionalId
 from gateway.transactions.timeouts import TransactionTimeouts
 from gateway.transactions.values import TransactionValues
+from gateway.transfer.transfers import Transfers
 
 ID_CHARS_MAX: Final = 32_767  # what Kafka's older encodings can say
 
@@ -55,8 +61,8 @@ class TransactionCoordinator:
     """Transactional ids of the node's shards. Loop only.
 
     Errors of all requests, beside their own: ``NotCoordinator`` and ``CoordinatorLoading``;
-    ``StorageUnavailable``, with nothing changed; ``NotLeader`` when a partition of the transaction
-    is another node's.
+    ``StorageUnavailable``, with nothing changed; ``ConcurrentTransactions`` while the end of a
+    transaction is on its way to other nodes.
     """
 
     def __init__(
@@ -74,20 +80,25 @@ class TransactionCoordinator:
         self._clock = clock
         self._producer_ids = producer_ids
         self._timeouts = TransactionTimeouts(values, clock, config)
+        self.joins = TransactionJoins(broker, self)
+        """Partitions and groups of this node that join transactions of any node."""
 
     @classmethod
-    async def open(  # noqa: PLR0917 - the parts it joins
+    async def open(  # noqa: PLR0913, PLR0917 - the parts it joins
         cls,
         broker: Broker,
         topics: TopicManager,
         cursors: CursorManager,
+        transfers: Transfers,
         clock: Clock,
         config: TransactionsConfig,
         producer_ids: ProducerIds,
     ) -> "TransactionCoordinator":
         """Return the node's transactions, loaded. Errors: as ``InternalStream.load``."""
-        values = await TransactionValues.open(broker, topics, cursors, clock)
+        ends = EndAppends(broker, topics, cursors)
+        values = await TransactionValues.open(broker, topics, clock, transfers, ends)
         coordinator = cls(values, broker, clock, config, producer_ids)
+        ends.on_ended = coordinator.joins.end
         await values.load_shards(broker.shards.owned())
         broker.shards.register(values)
         coordinator._timeouts.start()
@@ -95,6 +106,7 @@ class TransactionCoordinator:
 
     def close(self) -> None:
         """Stop the timeouts; what is open goes on after the next start."""
+        self.joins.close()
         self._broker.shards.unregister(self._values)
         self._timeouts.close()
         self._values.stream.flush()
@@ -111,6 +123,11 @@ class TransactionCoordinator:
         """Live view of all ids of this node."""
         return self._values.by_name
 
+    @property
+    def ongoing(self) -> Mapping[TransactionalId, Transaction]:
+        """Live view of the ids that have an open transaction."""
+        return self._values.ongoing
+
     def find(self, name: TransactionalId) -> Transaction:
         """Return the value of an id. Error: ``TransactionNotFound``."""
         self.owners.check(name)
@@ -118,6 +135,18 @@ class TransactionCoordinator:
         if value is None:
             raise TransactionNotFound(f"no transactional id {name.name[:80]!r}")
         return value
+
+    def is_ending(self, name: TransactionalId) -> bool:
+        """Return whether the end of a transaction is on its way to other nodes."""
+        value = self._values.by_name.get(name)
+        return value is not None and value.state.is_prepared
+
+    def after_settled(self, name: TransactionalId, on_done: OnDone) -> None:
+        """Call back when the value of an id is durable, maybe before this returns."""
+        if self._values.is_settled(name):
+            on_done(None)
+        else:
+            self._broker.after_pending(on_done)
 
     # --- requests of producers
 
@@ -143,6 +172,8 @@ class TransactionCoordinator:
         if current is not None and current.state is State.ONGOING:
             check_init(current, request)
             ending = fence(current, now_unix_ms)
+            if not self._values.is_whole(ending):
+                await self._fence_first(name, ending, request)
             first = InitRequest(request.timeout_ms)
             value = initialise(ending.value, first, new_id, now_unix_ms)
             value = replace(value, last_epoch=request.epoch)
@@ -150,6 +181,15 @@ class TransactionCoordinator:
             value = initialise(current, request, new_id, now_unix_ms)
         await await_done(partial(self._values.keep, name, value, ending))
         return value
+
+    async def _fence_first(
+        self, name: TransactionalId, ending: Ending, request: InitRequest
+    ) -> NoReturn:
+        """Abort what is open; the producer asks again. Error: ``ConcurrentTransactions``."""
+        value = replace(ending.value, last_epoch=request.epoch)
+        ending = ending._replace(value=value)
+        await await_done(partial(self._values.keep, name, value, ending))
+        raise ConcurrentTransactions("an open transaction is being aborted in other nodes")
 
     def add(
         self,

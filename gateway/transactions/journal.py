@@ -15,6 +15,7 @@ A partition that is added rewrites one chunk; the end of the transaction removes
 """
 
 import struct
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -64,8 +65,10 @@ def changed_items(
     return items
 
 
-def decode_items(items: list[tuple[bytes, bytes]]) -> dict[TransactionalId, Transaction]:
-    """Return the ids of some stored items. Error: ``CorruptBatch``."""
+def decode_items(
+    items: list[tuple[bytes, bytes]],
+) -> Iterator[tuple[TransactionalId, Transaction]]:
+    """Yield the ids of some stored items, one at a time. Error: ``CorruptBatch``."""
     heads: dict[TransactionalId, bytes] = {}
     chunks: dict[TransactionalId, dict[int, bytes]] = {}
     for key, value in items:
@@ -75,11 +78,9 @@ def decode_items(items: list[tuple[bytes, bytes]]) -> dict[TransactionalId, Tran
         else:
             (number,) = U32.unpack_from(key, 1)
             chunks.setdefault(name, {})[number] = value
-    found = {}
     for name, value in heads.items():
         further = chunks.get(name, {})
-        found[name] = _decode(value, [further[number] for number in sorted(further)])
-    return found
+        yield name, _decode(value, [further[number] for number in sorted(further)])
 
 
 def _chunk_count(partitions: tuple[PartitionRef, ...]) -> int:

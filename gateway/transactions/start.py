@@ -9,12 +9,14 @@ from gateway.groups.cursors import CursorManager
 from gateway.metadata.store import MetadataStore, ProducerIds
 from gateway.topics.manager import TopicManager
 from gateway.transactions.coordinator import TransactionCoordinator
+from gateway.transfer.transfers import Transfers
 
 
 async def start_transactions(  # noqa: PLR0913, PLR0917 - the parts it joins
     broker: Broker,
     topics: TopicManager,
     cursors: CursorManager,
+    transfers: Transfers,
     clock: Clock,
     config: TransactionsConfig,
     metadata: MetadataStore,
@@ -25,7 +27,7 @@ async def start_transactions(  # noqa: PLR0913, PLR0917 - the parts it joins
     Errors: as ``InternalStream.load``.
     """
     coordinator = await TransactionCoordinator.open(
-        broker, topics, cursors, clock, config, ProducerIds(metadata)
+        broker, topics, cursors, transfers, clock, config, ProducerIds(metadata)
     )
     stack.callback(coordinator.close)
     return coordinator

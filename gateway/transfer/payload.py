@@ -83,6 +83,11 @@ def encode_payload(some: Sequence[Addressed]) -> bytes:
     return b"".join(parts)
 
 
+def topic_uuid_of(payload: bytes) -> UUID:
+    """Return the uuid of the topic of a payload's first effect."""
+    return UUID(bytes=payload[:16])
+
+
 def decode_payload(payload: bytes) -> Iterator[tuple[UUID, int, list[Record]]]:
     """Yield topic uuid, partition number and records of each effect."""
     at = 0

@@ -6,6 +6,7 @@ from typing import Protocol
 from uuid import UUID
 
 from features.transfer import Incoming, Verdict
+from gateway.atomic_append import AtomicAppend
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import Coalescer, Part
@@ -29,9 +30,16 @@ from gateway.shards.model import (
     StreamSource,
     refused,
 )
-from gateway.streams import InternalStream
+from gateway.storage import OnDone
+from gateway.streams import InternalStream, Item
 from gateway.topics.manager import TopicManager
-from gateway.transfer.payload import Transfer, TransferCodec, decode_payload, to_runs
+from gateway.transfer.payload import (
+    Transfer,
+    TransferCodec,
+    decode_payload,
+    to_runs,
+    topic_uuid_of,
+)
 from gateway.write_steps import Held, end_held
 
 Waiting = dict[tuple[int, int], list[OnReply]]
@@ -41,6 +49,12 @@ Adopter = Callable[[int, Sequence[bytes]], Sequence[Held]]
 Their ``part`` is appended, and ``done`` follows. Error: ``NotLeader`` when its shard is not open.
 """
 Adopters = dict[UUID, Adopter]
+Applier = Callable[[Sequence[bytes], AtomicAppend], None]
+"""Adds what the values of records for a partition of an internal topic say to an append.
+
+Error: ``NotLeader`` when a shard is not open.
+"""
+Appliers = dict[UUID, Applier]
 
 
 class IncomingShard(Protocol):
@@ -70,20 +84,22 @@ class TransferService:
 
     codec: Codec = TransferCodec()
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - the parts it joins
         self,
         broker: Broker,
         topics: TopicManager,
         clock: Clock,
         find: Callable[[int], IncomingShard | None],
         adopters: Adopters,
+        appliers: Appliers,
     ) -> None:
-        """``find`` returns an open shard. ``adopters``: by uuid of their topic."""
+        """``find`` returns an open shard. ``adopters``, ``appliers``: by uuid of their topic."""
         self._broker = broker
         self._topics = topics
         self._clock = clock
         self._find = find
         self._adopters = adopters
+        self._appliers = appliers
         self._coalescer = AcceptedRuns(broker)
 
     def call(self, room: Room, payload: object, on_reply: OnReply) -> None:
@@ -124,10 +140,15 @@ class TransferService:
         shard.waiting[source, number] = [on_reply]
         items = shard.incoming.begin(source, number)
         shard.stream.flush()  # what is gathered lies before
+        on_done = partial(self._applied, shard, source, number, held)
+        applier = self._appliers.get(topic_uuid_of(transfer.payload))
         try:
+            if applier is not None:
+                self._append(shard, items, applier, transfer.payload, on_done)
+                return
             shard.stream.put(
                 items,
-                partial(self._applied, shard, source, number, held),
+                on_done,
                 beside=self._parts(transfer, held),
                 coalescer=self._coalescer,
                 as_is=True,
@@ -138,6 +159,25 @@ class TransferService:
             shard.incoming.undo(source, number)
             raise
         self._coalescer.seal()
+
+    def _append(
+        self,
+        shard: IncomingShard,
+        items: list[Item],
+        applier: Applier,
+        payload: bytes,
+        on_done: OnDone,
+    ) -> None:
+        """Append what an applier adds, and the number. Errors: as ``AtomicAppend.append``."""
+        append = AtomicAppend(self._broker)
+        try:
+            for _, _, records in decode_payload(payload):
+                applier([record.value or b"" for record in records], append)
+            shard.stream.put(items, _ignore, coalescer=append)
+        except GatewayError as error:
+            append.undo(as_value(error))
+            raise
+        append.append(on_done)
 
     def _parts(self, transfer: Transfer, held: list[Held]) -> list[Part]:
         """Return the effects of a part; those of deleted topics have ended by that.
@@ -178,3 +218,7 @@ class TransferService:
             shard.incoming.undo(source, number)
         for on_reply in waiting:
             on_reply(DONE if error is None else refused(error))
+
+
+def _ignore(_error: StorageUnavailable | None) -> None:
+    """Ignore the result: that of the whole append counts."""

@@ -9,14 +9,14 @@ together, and not visible together.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
 
 import structlog
 
-from features.transfer import Effect, Incoming, Intent, Outgoing
+from features.transfer import Effect, Incoming, Intent, Outgoing, intent_ids_of
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import AnyPart, Coalescer, Part
@@ -25,11 +25,11 @@ from gateway.model import DEFAULT_NAMESPACE, TopicName
 from gateway.placement import shard_of
 from gateway.shards.model import Reply, Status
 from gateway.storage import OnDone
-from gateway.streams import REWRITE_ROOM_BYTES, VALUE_BYTES_MAX, InternalStream
+from gateway.streams import REWRITE_ROOM_BYTES, VALUE_BYTES_MAX, InternalStream, RunSink
 from gateway.topics.internal import internal_topic
 from gateway.topics.manager import Topic, TopicManager
 from gateway.transfer.payload import Addressed, Transfer, check_addressed, encode_payload
-from gateway.transfer.receiving import Adopters, TransferService, Waiting
+from gateway.transfer.receiving import Adopters, Appliers, TransferService, Waiting
 
 TRANSFERS_TOPIC: Final = "__transfers"
 SERVICE: Final = "transfer"
@@ -43,6 +43,8 @@ _CONFIGS: Final = {"cleanup.policy": "compact", "max.message.bytes": str(VALUE_B
 
 _log = structlog.get_logger()
 
+OnApplied = Callable[[int], None]
+
 
 class TransferShard:
     """Transfers from and to one shard, while this node serves it."""
@@ -55,6 +57,7 @@ class TransferShard:
         self.incoming = Incoming(stream.values)
         self.waiting: Waiting = {}
         self.in_flight: defaultdict[int, set[int]] = defaultdict(set)
+        self.followers: dict[int, list[OnApplied]] = {}  # by intent
         self.retries: dict[int, asyncio.TimerHandle] = {}
 
 
@@ -75,6 +78,8 @@ class Transfers:
         """Whether each append of now is one, because all shards are this node's."""
         self.adopters: Adopters = {}
         """Parts of the node that keep the state of an internal topic, by the topic's uuid."""
+        self.appliers: Appliers = {}
+        """Those whose effects are more than records, likewise."""
         self.begun = 0
         self.applied = 0
         broker.placement.on_change.append(self._follow_owners)
@@ -100,7 +105,7 @@ class Transfers:
         count = broker.placement.shard_count
         self._topic = await internal_topic(self._topics, name, count, _CONFIGS)
         service = TransferService(
-            broker, self._topics, self._clock, self._shards.get, self.adopters
+            broker, self._topics, self._clock, self._shards.get, self.adopters, self.appliers
         )
         broker.shard_calls.register(SERVICE, service)
         await self.load_shards(broker.shards.owned())
@@ -227,14 +232,41 @@ class Transfers:
         is_open = shard is not None and shard.outgoing.is_open(target)
         return self._broker.placement.owns(target) and not is_open
 
+    def begin(
+        self,
+        source: int,
+        away: Mapping[int, Sequence[Addressed]],
+        sink: RunSink,
+        on_applied: Callable[[], None],
+    ) -> None:
+        """Journal effects in other shards, by shard, in an append that is made up elsewhere.
+
+        ``on_applied`` is called when all of them are applied, unless the source leaves the node
+        before that; its next owner has ``after_open``. Errors: as ``append``.
+        """
+        shard = self._shards.get(source)
+        if shard is None:
+            raise NotLeader(f"shard {source} is another node's, or is being opened")
+        intent = self._begin(shard, away, (), _ignore, sink)
+        _follow(shard, [intent.intent_id], on_applied)
+
+    def after_open(self, source: int, on_applied: Callable[[], None]) -> None:
+        """Call back when all that is open now is applied, in a later turn of the loop."""
+        shard = self._shards.get(source)
+        intent_ids = () if shard is None else shard.outgoing.open_intents
+        if shard is None or not intent_ids:
+            self._loop.call_soon(on_applied)
+        else:
+            _follow(shard, intent_ids, on_applied)
+
     def _begin(
         self,
         shard: TransferShard,
-        away: dict[int, list[Addressed]],
+        away: Mapping[int, Sequence[Addressed]],
         beside: Sequence[AnyPart],
         on_done: OnDone,
-        coalescer: Coalescer,
-    ) -> None:
+        sink: RunSink,
+    ) -> Intent:
         """Journal an intent beside the effects of this log."""
         if shard.outgoing.size_bytes >= OPEN_BYTES_MAX:
             raise Overloaded(f"{OPEN_BYTES_MAX} bytes wait for other nodes")
@@ -247,13 +279,14 @@ class Transfers:
                 items,
                 partial(self._kept, shard, intent, on_done),
                 beside=beside,
-                coalescer=coalescer,
+                coalescer=sink,
                 as_is=True,
             )
         except GatewayError:
             shard.outgoing.undo(intent)
             self._look()
             raise
+        return intent
 
     def _kept(
         self,
@@ -264,6 +297,7 @@ class Transfers:
     ) -> None:
         if error is not None:
             shard.outgoing.undo(intent)
+            shard.followers.pop(intent.intent_id, None)
             self._look()
             on_done(error)
             return
@@ -320,6 +354,9 @@ class Transfers:
                 shard.stream.put(items, _ignore)
             except GatewayError as error:
                 _log.warning("the end of a transfer is not written", error=str(error))
+        for intent_id in intent_ids_of(items):
+            for follower in shard.followers.pop(intent_id, ()):
+                follower(intent_id)
         if shard.outgoing.is_open(target):
             self._send(shard, target)
         else:
@@ -328,6 +365,21 @@ class Transfers:
     def _retry(self, shard: TransferShard, target: int) -> None:
         shard.retries.pop(target, None)
         self._send(shard, target)
+
+
+def _follow(
+    shard: TransferShard, intent_ids: Collection[int], on_applied: Callable[[], None]
+) -> None:
+    """Call back when some intents, of which there is one at least, have ended."""
+    left = set(intent_ids)
+
+    def ended(intent_id: int) -> None:
+        left.discard(intent_id)
+        if not left:
+            on_applied()
+
+    for intent_id in intent_ids:
+        shard.followers.setdefault(intent_id, []).append(ended)
 
 
 def _stop(shard: TransferShard) -> None:

@@ -13,8 +13,8 @@ import sys
 from itertools import count
 from typing import Any
 
+from gateway.atomic_append import AtomicAppend
 from gateway.cli.app import main
-from gateway.transactions.atomic_append import AtomicAppend
 from gateway.transactions.values import TransactionValues
 
 MOMENTS = ("before", "appended", "durable")

@@ -27,7 +27,10 @@ QUIET = {
 class TransactionLoad:
     """Workers with a transactional id each; ``attempts`` are in order for each of them."""
 
-    def __init__(self, bootstrap: str, topic: str, workers: int) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, workers: int, *, creates: bool = True
+    ) -> None:
+        """``creates``: the topic, and ``<topic>-in``, are not there yet."""
         self.bootstrap = bootstrap
         self.topic = topic
         self.attempts: list[Attempt] = []
@@ -36,10 +39,11 @@ class TransactionLoad:
         self.committed = 0
         self._stop = threading.Event()
         self._values = count()
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        made = admin.create_topics([NewTopic(topic, PARTITIONS), NewTopic(f"{topic}-in", 1)])
-        for future in made.values():
-            future.result(WITHIN_S)
+        if creates:
+            admin = AdminClient({"bootstrap.servers": bootstrap})
+            topics = [NewTopic(topic, PARTITIONS), NewTopic(f"{topic}-in", 1)]
+            for future in admin.create_topics(topics).values():
+                future.result(WITHIN_S)
         self._threads = [
             threading.Thread(target=self._guarded, args=(f"{topic}-{number}",))
             for number in range(workers)

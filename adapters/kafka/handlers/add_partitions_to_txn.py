@@ -6,7 +6,7 @@ v3  flexible encoding (KIP-482)
 Versions 4 and 5 are for brokers, which verify batches with them, and are not served. All partitions
 are added, or none: when one cannot be, the others are answered with OPERATION_NOT_ATTEMPTED. What
 is added is stored before the first batch of the transaction, and the response does not wait.
-A partition of another node is refused, on which clients abort: this node could not end it.
+A partition may be another node's.
 """
 
 from typing import Any, Final, TypeAlias
@@ -23,7 +23,7 @@ from adapters.kafka.transactions.coordinator import (
 )
 from features.transactions import PartitionRef
 from gateway.auth.ports import Operation
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, TopicNotFound
 from gateway.transactional_writes import check_takes_transactions
 
 API_KEY: Final = 24
@@ -66,7 +66,8 @@ def _resolve(session: Session, topics: Any) -> tuple[list[PartitionRef], _Codes]
             try:
                 found = ordinary_topic_for(session, topic.name, Operation.WRITE)
                 check_takes_transactions(found)
-                session.node.broker.partition(found, number)
+                if not 0 <= number < len(found.partition_ids):
+                    raise TopicNotFound(f"{topic.name} has no partition {number}")
                 refs.append(PartitionRef(found.uuid, number))
             except GatewayError as error:
                 code = code_of(error)

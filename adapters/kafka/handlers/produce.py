@@ -31,7 +31,11 @@ from adapters.kafka.codecs.produce_codec import (
 )
 from adapters.kafka.metadata.broker_addresses import other_brokers
 from adapters.kafka.node.large_requests import topic_slices, yield_to_loop
-from adapters.kafka.producing.batch_appends import Outcomes, append_batches
+from adapters.kafka.producing.batch_appends import (
+    Outcomes,
+    append_batches,
+    join_transaction,
+)
 from adapters.kafka.producing.produce_results import (
     InvalidAcks,
     check_without_reply,
@@ -71,12 +75,19 @@ class ProduceReply(Protocol):
 
 def handle(
     request: ProduceRequest, session: Session, version: int, reply: ProduceReply
-) -> None:
-    """Append the valid batches of the request; respond when they are durable."""
+) -> bool:
+    """Append the valid batches of the request; respond when they are durable.
+
+    Return True, with nothing done, when their transaction has to be joined first, at another node:
+    ``handle_large`` follows.
+    """
     outcomes: Outcomes = []
     done = partial(reply.guard, _answer, session, outcomes, version, request.acks, reply)
     transaction = _transaction(request, session, version)
+    if isinstance(transaction, ProducerTransaction) and transaction.must_join:
+        return True
     append_batches(session, request.topics, transaction, version, outcomes, (), done)
+    return False
 
 
 async def handle_large(
@@ -91,6 +102,8 @@ async def handle_large(
         outcomes: Outcomes = []
         kept: asyncio.Future[GatewayError | None] = loop.create_future()
         parts.append((outcomes, kept))
+        if isinstance(transaction, ProducerTransaction) and transaction.must_join:
+            transaction = await join_transaction(session, topics, transaction)
         append_batches(
             session,
             topics,

@@ -30,10 +30,14 @@ from gateway.errors import (
     GatewayError,
     InvalidTransactionState,
     MetadataTooLarge,
+    NotCoordinator,
+    NotOwner,
     TopicNotFound,
 )
 from gateway.futures import await_done
 from gateway.groups.cursors import UNKNOWN_EPOCH, Commit
+from gateway.groups.model import GroupName
+from gateway.transactions.joins import Join
 
 API_KEY: Final = 28
 VERSIONS: Final = range(6)
@@ -69,28 +73,37 @@ async def handle(
 async def _commit(
     request: TxnOffsetCommitRequest, session: Session, version: int, commits: list[Commit]
 ) -> None:
-    """Check the member and the producer, and store offsets, in one turn of the loop."""
+    """Check the member and the producer, whose coordinator may be another node; store offsets."""
     node = session.node
     group = group_name(session, request.group_id)
-    if version >= MEMBER_FROM:
-        node.groups.check_transactional_commit(
-            group, request.member_id, request.group_instance_id, request.generation_id
+    _check_member(request, session, version, group)
+    await node.transactions.joins.join(
+        Join(
+            transactional_id(session, request.transactional_id),
+            request.producer_id,
+            request.producer_epoch,
+            VERSION_WITH_EPOCHS,
+            groups=(GroupRef(*group),),
+            adds=version >= ADDS_GROUP_FROM,
         )
-    else:
-        node.groups.check_transactional_commit(group, "", None, -1)
-    name = transactional_id(session, request.transactional_id)
-    producer = request.producer_id, request.producer_epoch
-    ref = GroupRef(*group)
-    if version >= ADDS_GROUP_FROM:
-        node.transactions.add(name, *producer, groups=[ref], version=VERSION_WITH_EPOCHS)
-    else:
-        node.transactions.check_group_added(name, *producer, ref)
+    )
+    _check_member(request, session, version, group)  # the join may have waited
     if commits:
         await await_done(
             lambda on_done: node.cursors.commit_pending(
                 group, request.producer_id, commits, on_done
             )
         )
+
+
+def _check_member(
+    request: TxnOffsetCommitRequest, session: Session, version: int, group: GroupName
+) -> None:
+    check = session.node.groups.check_transactional_commit
+    if version >= MEMBER_FROM:
+        check(group, request.member_id, request.group_instance_id, request.generation_id)
+    else:
+        check(group, "", None, -1)
 
 
 def _take(
@@ -128,6 +141,10 @@ def _code(error: GatewayError, version: int) -> ErrorCode:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if isinstance(error, InvalidTransactionState) and version >= ABORTABLE_FROM:
         return ErrorCode.TRANSACTION_ABORTABLE
+    if isinstance(error, NotOwner) and not isinstance(error, NotCoordinator):
+        return (
+            ErrorCode.COORDINATOR_NOT_AVAILABLE
+        )  # of the transaction: the group's is this node
     return group_code_of(error)
 
 

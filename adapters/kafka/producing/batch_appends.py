@@ -1,6 +1,7 @@
 """Appends of the batches of a Produce request: checks, one atomic append, and outcomes."""
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Final
 
 from adapters.kafka.access.authorization import topic_for
@@ -17,7 +18,7 @@ from gateway.errors import (
     UnsupportedCompression,
     as_value,
 )
-from gateway.model import COMPRESSION_MASK
+from gateway.model import COMPRESSION_MASK, HEADER_BYTES, parse_batch_header
 from gateway.partition import Partition
 from gateway.records.checks import ZSTD
 from gateway.topics.manager import Topic
@@ -79,6 +80,29 @@ def append_batches(  # noqa: PLR0913, PLR0917 - a part of a request, and what ca
         broker.after_pending(done)
     else:
         done(None)
+
+
+async def join_transaction(
+    session: Session, topics: Topics, transaction: ProducerTransaction
+) -> ProducerTransaction | GatewayError:
+    """Let the partitions of some topics join a transaction that another node coordinates.
+
+    Return it, or the error that refuses it, for ``append_batches`` in the same turn of the loop.
+    """
+    batches = []
+    for ref, partitions in topics:
+        topic = _topic(session, ref)
+        for number, batch in partitions:
+            if isinstance(topic, GatewayError) or batch is None or len(batch) < HEADER_BYTES:
+                continue  # it is refused by itself
+            with suppress(GatewayError):
+                partition = session.node.broker.partition(topic, number)
+                batches.append((partition, parse_batch_header(batch)))
+    try:
+        await transaction.join(batches)
+    except GatewayError as error:
+        return as_value(error)
+    return transaction
 
 
 def _is_pending(outcome: Taken) -> bool:

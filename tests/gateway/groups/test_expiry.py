@@ -149,7 +149,7 @@ class TestExpiry:
         clients.expiry().expire(NAME)
 
         assert cursors.is_unstable(NAME, topic.uuid, 0)
-        cursors.end_pending(7, cursors.stream._coalescer, is_commit=True)
+        cursors.end_pending(7, [NAME], cursors.stream._coalescer, is_commit=True)
         [found] = cursors.fetch_all(NAME)
         assert found.offset == 6
 

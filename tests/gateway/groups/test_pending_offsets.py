@@ -28,7 +28,7 @@ def add(pending: PendingOffsets, producer_id: int, place: bytes, value: bytes = 
 
 
 def end(pending: PendingOffsets, producer_id: int) -> None:
-    pending.apply(pending.ended(producer_id, is_commit=True).items)
+    pending.apply(pending.ended(producer_id, [GROUP], is_commit=True).items)
 
 
 def test_positions_of_one_transaction_are_bounded() -> None:

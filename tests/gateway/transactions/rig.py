@@ -11,6 +11,7 @@ from gateway.partition import Partition
 from gateway.producers import ProducerStates, open_producers
 from gateway.transactions.coordinator import TransactionCoordinator
 from gateway.transactions.journal import TransactionalId
+from gateway.transfer.transfers import Transfers
 from gateway.writer import Write
 from tests.gateway.kernel_in_memory import House, outcome
 from tests.support.batches import sample_batch
@@ -27,6 +28,7 @@ class TransactionRig:
     cursors: CursorManager
     groups: GroupManager
     producers: ProducerStates
+    transfers: Transfers
 
     def __init__(self, house: House, config: TransactionsConfig | None = None) -> None:
         self.house = house
@@ -41,12 +43,21 @@ class TransactionRig:
         )
         await self.producers.load()
         self.groups, self.cursors = await house.groups()
+        self.transfers = Transfers(broker, topics, clock)
+        await self.transfers.open()
         self.coordinator = await TransactionCoordinator.open(
-            broker, topics, self.cursors, clock, self.config, ProducerIds(house.metadata)
+            broker,
+            topics,
+            self.cursors,
+            self.transfers,
+            clock,
+            self.config,
+            ProducerIds(house.metadata),
         )
 
     def close(self) -> None:
         self.coordinator.close()
+        self.transfers.close()
         self.groups.close()
         self.cursors.close()
         self.producers.stop()

@@ -21,6 +21,7 @@ from gateway.groups.manager import GroupManager
 from gateway.groups.model import GroupName, GroupState
 from gateway.shares.manager import ShareGroups
 from gateway.transactions.coordinator import TransactionCoordinator
+from gateway.transfer.transfers import Transfers
 from tests.adapters.kafka.codecs import kio_codec
 from tests.adapters.kafka.handlers.handler_fixture import Rig, request_class_of
 from tests.gateway.groups.group_under_test import SESSION_MS, subscription
@@ -41,10 +42,13 @@ class GroupRig:
         node = rig.node
         cursors = await CursorManager.open(node.broker, node.topics, node.clock, CONFIG)
         groups = await GroupManager.open(node.broker, node.topics, cursors, node.clock, CONFIG)
+        transfers = Transfers(node.broker, node.topics, node.clock)
+        await transfers.open()
         transactions = await TransactionCoordinator.open(
             node.broker,
             node.topics,
             cursors,
+            transfers,
             node.clock,
             TransactionsConfig(),
             node.producer_ids,
