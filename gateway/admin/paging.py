@@ -87,6 +87,11 @@ def page_of_values(asked: Mapping[str, str], sorts: Collection[str]) -> Page:
     return Page(limit, offset, name, is_descending, asked.get("contains", ""))
 
 
+def slices_of(rows: Sequence[_Row]) -> list[Sequence[_Row]]:
+    """Return rows in slices, between which the loop has its turn."""
+    return [rows[start : start + SLICE_ROWS] for start in range(0, len(rows), SLICE_ROWS)]
+
+
 def whole_number(asked: Any, name: str, default: int) -> int:  # noqa: ANN401 - query parameters
     """Return a parameter that is a number from 0 on. Errors: ``InvalidRequest``."""
     text = asked.get(name) or str(default)

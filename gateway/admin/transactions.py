@@ -5,6 +5,9 @@ character; a ``/`` in it is ``%2F`` in the path. ``POST /v1/transactions/{id}/ab
 open, and fences its producer.
 """
 
+import asyncio
+import json
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -12,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from features.transactions import Transaction
+from gateway.admin.paging import Page, slices_of
 from gateway.admin.requests import changes, namespace_of, path_text
 from gateway.admin.state import AdminState
 from gateway.kernel import Kernel
@@ -23,13 +27,12 @@ def routes(state: AdminState) -> list[Route]:
 
     async def list_transactions(request: Request) -> Response:
         kernel, namespace = state.running(), namespace_of(request)
-        found = [
-            _summary(kernel, name, value)
-            for name, value in kernel.transactions.values.items()
-            if name.namespace == namespace
-        ]
-        found.sort(key=lambda one: str(one["transactional_id"]))
-        return JSONResponse({"transactions": found})
+        names = [one for one in kernel.transactions.values if one.namespace == namespace]
+        whole = Page(len(names), 0, "", is_descending=False, contains="")
+        names = await whole.cut_sorted(names, lambda one: one.name)
+        parts = [await _json(kernel, part) for part in slices_of(names)]
+        body = b'{"transactions":[' + b",".join(parts) + b"]}"
+        return Response(body, media_type="application/json")
 
     async def describe(request: Request) -> Response:
         kernel, name = state.running(), _name(request)
@@ -47,6 +50,14 @@ def routes(state: AdminState) -> list[Route]:
         Route("/transactions/{id}", describe, methods=["GET"]),
         Route("/transactions/{id}/abort", abort, methods=["POST"]),
     ]
+
+
+async def _json(kernel: Kernel, names: Sequence[TransactionalId]) -> bytes:
+    """Return the summaries of some ids as JSON, without brackets; some may be gone meanwhile."""
+    values = kernel.transactions.values
+    found = [_summary(kernel, one, values[one]) for one in names if one in values]
+    await asyncio.sleep(0)
+    return json.dumps(found, separators=(",", ":")).encode()[1:-1]
 
 
 def _name(request: Request) -> TransactionalId:

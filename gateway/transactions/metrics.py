@@ -10,22 +10,19 @@ def register_metrics(
 ) -> None:
     """Register the metrics of a node's transactions."""
 
-    def started() -> list[int]:
-        return [
-            value.started_unix_ms
-            for value in transactions.values.values()
-            if value.deadline_unix_ms is not None
-        ]
-
     def oldest_s() -> float:
-        return max((clock.unix_ms() - one for one in started()), default=0) / 1_000
+        started = (value.started_unix_ms for value in transactions.ongoing.values())
+        now_unix_ms = clock.unix_ms()
+        return (now_unix_ms - min(started, default=now_unix_ms)) / 1_000
 
     metrics.gauge(
         "headgate_transactional_ids",
         "Transactional ids of producers.",
         lambda: len(transactions.values),
     )
-    metrics.gauge("headgate_transactions_open", "Open transactions.", lambda: len(started()))
+    metrics.gauge(
+        "headgate_transactions_open", "Open transactions.", lambda: len(transactions.ongoing)
+    )
     metrics.gauge(
         "headgate_transaction_oldest_seconds",
         "Time since the oldest open transaction began; 0 without one.",

@@ -1,6 +1,7 @@
 """Timeouts of open transactions, and expiry of transactional ids that are not used any more."""
 
 import asyncio
+from collections import deque
 from typing import Final
 
 import structlog
@@ -17,6 +18,8 @@ RETRY_MS: Final = 1_000
 """Time after which an abort that was refused, as on a full disk, is tried again."""
 EXPIRE_EVERY_S: Final = 60.0
 CHECKED_PER_TURN_MAX: Final = 100
+ABORTED_PER_TURN_MAX: Final = 50
+"""Transactions that time out at once are aborted in turns of the loop, in about 10 ms each."""
 
 _log = structlog.get_logger()
 
@@ -34,6 +37,9 @@ class TransactionTimeouts:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._unchecked: list[TransactionalId] = []
+        self._due: deque[TransactionalId] = deque()
+        self._due_left = ABORTED_PER_TURN_MAX
+        self._turn: asyncio.Handle | None = None
         values.on_changed.append(self._follow)
 
     def start(self) -> None:
@@ -43,6 +49,10 @@ class TransactionTimeouts:
     def close(self) -> None:
         """Stop the timers."""
         self._deadlines.close()
+        self._due.clear()
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -56,6 +66,26 @@ class TransactionTimeouts:
             self._deadlines.arm(name, self._clock.monotonic_ms() + left_ms)
 
     def _time_out(self, name: TransactionalId) -> None:
+        """Abort a transaction now, or in a later turn of the loop."""
+        self._due.append(name)
+        if self._due_left:
+            self._abort_next()
+        if self._turn is None:
+            self._turn = self._loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._turn = None
+        self._due_left = ABORTED_PER_TURN_MAX
+        while self._due and self._due_left:
+            self._abort_next()
+        if self._due:
+            self._turn = self._loop.call_soon(self._next_turn)
+
+    def _abort_next(self) -> None:
+        self._due_left -= 1
+        self._abort(self._due.popleft())
+
+    def _abort(self, name: TransactionalId) -> None:
         value = self._values.by_name.get(name)
         if (
             value is None

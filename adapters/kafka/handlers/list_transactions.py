@@ -4,7 +4,8 @@ v1  a filter by duration (KIP-994)
 v2  a filter by name (KIP-1152)
 
 It lists the transactional ids that this node coordinates, in all states, without those that the
-session may not describe. The pattern of names is one of RE2's, and must match the whole name.
+session may not describe. The pattern of names is one of RE2's, and must match the whole name. The
+ids are looked at in slices, between which the loop serves others.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,9 @@ from typing import Final, TypeAlias
 
 from kafka.protocol.admin import ListTransactionsRequest, ListTransactionsResponse
 
+from adapters.kafka.codecs import schema_codec
 from adapters.kafka.errors import ErrorCode
+from adapters.kafka.node.large_requests import SLICE_ELEMENTS, yield_to_loop
 from adapters.kafka.session import Session
 from features.transactions import State, Transaction
 from gateway.auth.ports import Operation, ResourceType
@@ -28,9 +31,9 @@ _STATES: Final = frozenset(state.kafka_name for state in State)
 _Answer: TypeAlias = ListTransactionsResponse.TransactionState
 
 
-def handle(
+async def handle(
     request: ListTransactionsRequest, session: Session, version: int
-) -> ListTransactionsResponse:
+) -> ListTransactionsResponse | bytearray:
     """Return the transactional ids that pass all filters, and the unknown states among them."""
     code, found = ErrorCode.NONE, []
     try:
@@ -38,21 +41,36 @@ def handle(
     except InvalidPattern:
         code = ErrorCode.INVALID_REGULAR_EXPRESSION
     else:
-        found = [
-            _Answer(
-                transactional_id=name,
-                producer_id=value.producer_id,
-                transaction_state=value.state.kafka_name,
-            )
-            for (namespace, name), value in session.node.transactions.values.items()
-            if namespace == session.namespace and is_wanted(name, value)
-        ]
-    return ListTransactionsResponse(
+        found = await _list(session, is_wanted)
+    response = ListTransactionsResponse(
         version=version,
         error_code=code,
         unknown_state_filters=[s for s in request.state_filters if s not in _STATES],
         transaction_states=found,
     )
+    if len(found) <= SLICE_ELEMENTS:
+        return response
+    thread = session.node.large_request_thread
+    return await thread.run(schema_codec.encode_response, response, version)
+
+
+async def _list(
+    session: Session, is_wanted: Callable[[str, Transaction], bool]
+) -> list[_Answer]:
+    found = []
+    for number, (where, value) in enumerate(list(session.node.transactions.values.items())):
+        if number % SLICE_ELEMENTS == SLICE_ELEMENTS - 1:
+            await yield_to_loop()
+        namespace, name = where
+        if namespace == session.namespace and is_wanted(name, value):
+            found.append(
+                _Answer(
+                    transactional_id=name,
+                    producer_id=value.producer_id,
+                    transaction_state=value.state.kafka_name,
+                )
+            )
+    return found
 
 
 def _filter(

@@ -1,12 +1,13 @@
 """Coordinator on a kernel in memory: ends, restarts, timeouts, bounds."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from features.transactions import EPOCH_MAX, InitRequest, PartitionRef, State
+from features.transactions import EPOCH_MAX, InitRequest, PartitionRef, State, Transaction
 from gateway.config.transactions import TransactionsConfig
 from gateway.errors import (
     GatewayError,
@@ -21,6 +22,7 @@ from gateway.groups.cursors import Commit
 from gateway.partition import Partition
 from gateway.records.markers import Marker
 from gateway.transactions import timeouts
+from gateway.transactions import values as values_module
 from gateway.transactions.coordinator import ID_CHARS_MAX
 from gateway.transactions.journal import CHUNK_PARTITIONS, TransactionalId
 from tests.gateway.kernel_in_memory import outcome, running
@@ -312,6 +314,27 @@ async def test_ids_are_looked_at_in_turns_of_the_loop(
     await until(lambda: not rig.coordinator.values)
 
 
+async def test_transactions_that_time_out_at_once_are_aborted_in_turns(
+    rig: TransactionRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeouts, "ABORTED_PER_TURN_MAX", 1)
+    partition = await rig.house.partition("t")
+    for number in range(3):
+        name = TransactionalId("default", f"tx-{number}")
+        await rig.write(await rig.init(name), partition, name=name)
+    rig.house.clock.advance(TIMEOUT_MS)
+    rig.coordinator._timeouts._due_left = 1
+
+    rig.coordinator._timeouts._deadlines.run_due()
+
+    for aborted in (1, 2, 3):
+        assert rig.coordinator.ended["timeout"] == aborted
+        rig.coordinator._timeouts._next_turn()
+    assert not rig.coordinator.ongoing
+    await outcome(rig.house.broker.after_pending)
+    assert partition.stable_end == 6
+
+
 async def test_end_of_an_unknown_id_takes_no_producer_id(rig: TransactionRig) -> None:
     value = await rig.init()
     before = await rig.coordinator._producer_ids.next()
@@ -429,3 +452,55 @@ async def test_offsets_in_a_deleted_topic_are_not_committed(
 
     assert not rig.cursors.count
     assert not rig.cursors.pending
+
+
+async def test_thousands_of_ids_are_loaded_and_expired_in_turns(tmp_path: Path) -> None:
+    """As a sink of Flink makes them: an id for each subtask and checkpoint, never used again."""
+    count = 2_000
+    async with running(tmp_path, shard_count=4) as house:
+        one = TransactionRig(house)
+        await one.open()
+        for number in range(count):
+            value = Transaction(number, 0, TIMEOUT_MS, updated_unix_ms=house.clock.unix_ms())
+            name = TransactionalId("default", f"sink-{number % 64}-{number}")
+            one.coordinator._values.keep(name, value, None, lambda _error: None)
+        await one.restart()
+        loaded = len(one.coordinator.values)
+        timeouts_ = one.coordinator._timeouts
+        timeouts_.close()  # of the timer that runs each minute
+        house.clock.advance(one.config.id_expiration_ms + 1)
+        turns_taken = 0
+        while one.coordinator.values:
+            before = len(one.coordinator.values)
+            timeouts_._expire()
+            turns_taken += 1
+            assert before - len(one.coordinator.values) <= timeouts.CHECKED_PER_TURN_MAX
+            timeouts_.close()
+        one.close()
+
+    assert loaded == count
+    assert turns_taken == count // timeouts.CHECKED_PER_TURN_MAX
+
+
+async def test_ids_of_a_shard_are_decoded_in_turns(
+    rig: TransactionRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(values_module, "LOADED_PER_TURN_MAX", 1)
+    for number in range(3):
+        await rig.init(TransactionalId("default", f"tx-{number}"))
+    values = rig.coordinator._values
+    shards = set(values.open_shards)
+    values.close_shards(shards)
+    assert not rig.coordinator.values
+    seen = []
+    sleep = asyncio.sleep
+
+    async def turn(delay_s: float) -> None:
+        seen.append(len(rig.coordinator.values))
+        await sleep(delay_s)
+
+    monkeypatch.setattr(asyncio, "sleep", turn)
+    await values.load_shards(shards)
+
+    assert seen[-3:] == [0, 1, 2]
+    assert len(rig.coordinator.values) == 3
