@@ -55,7 +55,7 @@ class Join(NamedTuple):
 
 
 class Coordinator(Protocol):
-    """What joins need of ``TransactionCoordinator``."""
+    """Part of ``TransactionCoordinator`` that joins call."""
 
     owners: TransactionOwners
 

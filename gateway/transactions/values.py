@@ -69,7 +69,7 @@ class TransactionValues:
         self._loop = asyncio.get_running_loop()
         self.by_name: dict[TransactionalId, Transaction] = {}
         self.ongoing: dict[TransactionalId, Transaction] = {}
-        """Those that have an open transaction."""
+        """Values with an open transaction."""
         self._by_shard: dict[int, set[TransactionalId]] = {}
         self._unsettled: Counter[TransactionalId] = Counter()
         self.on_changed: list[OnChanged] = []

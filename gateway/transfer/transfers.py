@@ -79,7 +79,7 @@ class Transfers:
         self.adopters: Adopters = {}
         """Parts of the node that keep the state of an internal topic, by the topic's uuid."""
         self.appliers: Appliers = {}
-        """Those whose effects are more than records, likewise."""
+        """Parts whose effects are more than records, likewise."""
         self.begun = 0
         self.applied = 0
         broker.placement.on_change.append(self._follow_owners)
