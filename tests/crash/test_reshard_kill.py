@@ -6,6 +6,7 @@ back.
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -39,11 +40,18 @@ def reshard(folder: Path, shards: int) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("flush", ["group", "never"])
-def test_a_killed_move_goes_on(tmp_path: Path, flush: str) -> None:
+@pytest.mark.parametrize(
+    ("flush", "counts"),
+    [
+        ("group", (64, 1)),
+        ("never", (64,)),
+        pytest.param("never", (64, 1), marks=pytest.mark.soak),
+    ],
+)
+def test_a_killed_move_goes_on(tmp_path: Path, flush: str, counts: Sequence[int]) -> None:
     state, *_ = ran(tmp_path, flush, "fill", 0)
     count = state.split()[2]
-    for shards in (64, 1):
+    for shards in counts:
         reshard(tmp_path, shards)
         for what, kill_at in (("load", 1), ("load", 5), ("load-delays", 2)):
             assert ran(tmp_path, flush, what, kill_at) == [], "the move had ended before"

@@ -160,7 +160,9 @@ async def test_what_is_recorded_settles(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("by", ["thread", "ring"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 20))]
+)
 async def test_acknowledged_appends_survive_a_power_loss(
     tmp_path: Path, seed: int, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
