@@ -51,7 +51,7 @@ class RocketMqConfig(RemotingListener):
     advertise: BindAddress | None = Field(
         default=None,
         description="Address that routes and message ids name, an IP address and a port; by "
-        "default the one that the client used, with the port of `bind`.",
+        "default `bind`, and where that is a wildcard the address that the client used.",
     )
     cluster_name: str = Field(
         default="DefaultCluster", pattern=_NAME, description="Name of the cluster in routes."

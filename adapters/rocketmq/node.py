@@ -39,14 +39,16 @@ from gateway.topics.manager import Topic
 Subscriptions = Mapping[str, Subscription]
 """Subscriptions of one consumer by topic."""
 _UNKNOWN_HOST: Final = "127.0.0.1"
+_WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared, not bound
 
 
 class RocketMqNode:
-    """The node's part of the adapter. Loop only. ``port`` is set once it listens."""
+    """The node's part of the adapter. Loop only. ``host`` and ``port`` are set once it listens."""
 
     def __init__(self, config: RocketMqConfig, kernel: Kernel) -> None:
         self.config = config
         self.kernel = kernel
+        self.host = ""
         self.port = 0
         self.coalescer = Coalescer(kernel.broker)
         self.decoded = DecodedRuns()
@@ -102,6 +104,8 @@ class RocketMqNode:
         """Return the address that routes and message ids name to the client of a connection."""
         if self.config.advertise is not None:
             return parse_address(self.config.advertise)
+        if self.host not in _WILDCARDS:
+            return Address(self.host, self.port)
         sockname = transport.get_extra_info("sockname") if transport is not None else None
         return Address(sockname[0] if sockname else _UNKNOWN_HOST, self.port)
 

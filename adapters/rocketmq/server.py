@@ -47,7 +47,7 @@ class RocketMqAdapter:
         """Listen. Errors: ``OSError`` when an address is taken, ``StorageUnavailable``."""
         await self.node.load()
         await self._listen("rocketmq", self.config, BROKER_HANDLERS)
-        self.node.port = self.listeners[0].port
+        self.node.host, self.node.port = self.broker_address
         if self.config.nameserver.enabled:
             try:
                 await self._listen(

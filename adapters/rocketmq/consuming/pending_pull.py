@@ -19,6 +19,8 @@ READ_BYTES: Final = 256 * 1024
 """Bytes of one read of the log, unless a single batch is larger."""
 EXAMINED_MAX: Final = 256
 """Messages that a filter looks at in one turn of the loop."""
+SCAN_S_MAX: Final = 1.0
+"""Seconds beyond its wait in which a pull looks for a message that its filter selects."""
 _SUGGESTED: Final = {"suggestWhichBrokerId": "0", "topicSysFlag": "0", "groupSysFlag": "0"}
 
 
@@ -142,6 +144,8 @@ class PendingPull:
         self._offset = run.end if is_whole else run.records[index].offset
         if found:
             self._answer_found(found)
+        elif self._loop.time() >= self._deadline_s + SCAN_S_MAX:
+            self._answer_none()  # the client goes on from the offset that was reached
         else:  # in a later turn, so that others have theirs
             self._request.hurry = self._answer_none
             self._loop.call_soon(self._request.client.guard, self.attempt)

@@ -11,6 +11,7 @@ from adapters.rocketmq.access import sign
 from adapters.rocketmq.remoting.client import RemotingClient, Sign
 from adapters.rocketmq.remoting.codec import encode_frame
 from adapters.rocketmq.remoting.wire import Command, RequestCode, ResponseCode
+from gateway.config.base import Address
 from tests.adapters.rocketmq.running_adapter import (
     RunningRocketMq,
     pull_fields,
@@ -173,6 +174,17 @@ async def test_the_connections_of_a_removed_user_are_closed(tmp_path: Path) -> N
         for hook in live.kernel.authenticator.on_removed:
             hook("ann")
         await until(lambda: not live.adapter.listeners[0].connections)
+
+
+async def test_a_wildcard_is_advertised_as_the_address_that_the_client_used(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, bind="0.0.0.0:0") as live:
+        await live.topic("orders")
+        port = live.adapter.broker_address.port
+        client = await live.client(address=Address("127.0.0.1", port))
+        response = await client.call(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "orders"})
+        assert f'"127.0.0.1:{port}"'.encode() in bytes(response.body)
 
 
 async def test_the_advertised_address_is_in_routes_and_ids(tmp_path: Path) -> None:
