@@ -103,6 +103,8 @@ byId("bindings-form").addEventListener("submit", (event) => {
 
 // --- connections and channels
 
+const peer = (one) => one.name.split(" -> ")[0]; // what is behind the arrow is the node's own address
+
 const close = (one) => guarded(async () => {
   const text = `Ends the connection of ${one.user} from ${one.name}: ${number(one.channels)} channels close, and ${number(one.unacked)} messages without an acknowledgement return to their queues. The client may come back at once.`;
   if (!await confirmed({ title: `Close the connection of ${one.user}?`, text, action: "Close" })) return;
@@ -120,7 +122,7 @@ const connections = new PagedTable(byId("connections"), {
   url: paged("connections"),
   rows,
   columns: [
-    { name: "name", title: "Connection", sorts: true, cell: (one) => [one.name, one.client_name ? h("div", { class: "quiet" }, one.client_name) : ""] },
+    { name: "name", title: "Connection", sorts: true, cell: (one) => [peer(one), one.client_name ? h("div", { class: "quiet" }, one.client_name) : ""] },
     { name: "user", title: "User", sorts: true, cell: (one) => one.user },
     { name: "vhost", title: "Vhost", sorts: true, cell: (one) => one.vhost },
     { name: "client", title: "Client", cell: (one) => words(one.client, one.is_tls && "TLS") },
@@ -143,7 +145,7 @@ const channels = new PagedTable(byId("channels"), {
   url: paged("channels"),
   rows,
   columns: [
-    { name: "name", title: "Channel", sorts: true, cell: (one) => one.name },
+    { name: "name", title: "Channel", sorts: true, cell: (one) => `${peer(one)} (${one.number})` },
     { name: "user", title: "User", sorts: true, cell: (one) => one.user },
     { name: "vhost", title: "Vhost", cell: (one) => one.vhost },
     { name: "mode", title: "Mode", cell: (one) => words(one.unconfirmed !== null && "confirms", one.is_transactional && "transactions") || "–" },
