@@ -16,6 +16,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 CACHE: Final = Path(os.environ.get("HEADGATE_TEST_CACHE", ROOT / ".cache"))
 JAVA: Final = ROOT / "tests/interop/kafka/java"
+STREAMS: Final = ROOT / "tests/interop/kafka/streams"
 CONNECT_POM: Final = ROOT / "tests/interop/kafka/connect/pom.xml"
 SPARK_CONNECTOR_POM: Final = ROOT / "tests/pipeline/connector/pom.xml"
 SPARK_CONNECTOR_JARS: Final = "jars-spark-connector"
@@ -93,6 +94,11 @@ def java_classpath() -> str:
     return java_program(JAVA, jars_name="jars-java", classes_name="java-classes")
 
 
+def streams_classpath() -> str:
+    """Return the class path of Kafka Streams and of our program ``Counts``."""
+    return java_program(STREAMS, jars_name="jars-streams", classes_name="java-classes-streams")
+
+
 def franz_program() -> Path:
     """Return the Go program that speaks through franz-go."""
     return go_program(FRANZ, name="franz")
@@ -144,6 +150,7 @@ if __name__ == "__main__":
         ("java", "mvn", "go", "kcat"),
         java_classpath,
         lambda: jars(CONNECT_POM),
+        streams_classpath,
         lambda: jars(SPARK_CONNECTOR_POM, name=SPARK_CONNECTOR_JARS),
         franz_program,
         helm_renderer,
