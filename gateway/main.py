@@ -47,6 +47,7 @@ from gateway.internal_metrics import register_metrics
 from gateway.kernel import Kernel, ProtocolAdapter
 from gateway.leaser import start_leaser
 from gateway.memory_topics import open_memory, start_broker
+from gateway.metadata.follower import follow_metadata
 from gateway.metadata.sql import SqlMetadata
 from gateway.metadata.store import reconcile
 from gateway.metrics import Metrics
@@ -180,6 +181,10 @@ class _Node:
             await enforce(kernel)
         state.kernel = kernel
         await self._start_adapters(kernel, stack)
+        broker = kernel.broker
+        follow_metadata(
+            kernel.metadata, self.metadata_url, broker.placement, broker.shards, stack
+        )
         # Only while adapters run: MQTT notes what is to be retained as it comes to its topic.
         kernel.delays.start()
         stack.callback(kernel.delays.stop)

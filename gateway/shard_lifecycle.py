@@ -14,7 +14,7 @@ and comes back at once is closed before it is opened again.
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final, Protocol
 
 import structlog
@@ -77,6 +77,8 @@ class ShardLifecycle:
         """Shards of this node that are not served yet, from the turn on in which they came."""
         self.on_open: list[OnShards] = []
         """Called with shards whose state is open, in the turn from which on they are served."""
+        self.before_open: Callable[[], Awaitable[None]] | None = None
+        """Awaited before shards are opened. Errors: ``GatewayError``, after which it is retried."""
         self._task: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -176,6 +178,8 @@ class ShardLifecycle:
         while self._has_work():
             await self._close_left()
             try:
+                if self.before_open is not None and self.loading:
+                    await self.before_open()
                 for state in list(self._states):
                     await self._open_missing(state)
                 self._serve()

@@ -157,7 +157,7 @@ class AmqpNode:
             return
         if not queue.is_gone and queue not in self._leaving:
             self._leaving.add(queue)
-            self.changes.start(self._delete(queue))
+            self.changes.start(self._delete, queue)
 
     async def _delete(self, queue: Queue) -> None:
         try:

@@ -125,11 +125,11 @@ class QueuePolicies:
 
     def _on_change(self, namespace: str) -> None:
         self._kernel.exchanges.renew_alternates(namespace)
-        self._changes.start(self._renew_queues(namespace))
+        self._changes.start(self._renew_queues, namespace)
 
     async def apply(self, vhost: str) -> None:
         """Wait until queues have what the policies of a vhost say now."""
-        await self._changes.make(self._renew_queues(to_namespace(vhost)))
+        await self._changes.make(self._renew_queues, to_namespace(vhost))
 
     async def _renew_queues(self, namespace: str) -> None:
         queues = self._kernel.queues.queues(namespace, is_sorted=False)
@@ -137,7 +137,7 @@ class QueuePolicies:
             if count % RENEWED_PER_TURN == 0:
                 await asyncio.sleep(0)
             declared = Declaration.of(queue)
-            if declared is None or queue.is_gone:
+            if declared is None or queue.is_gone or queue.is_away:
                 continue
             settings = self.settings_for(namespace, name_of(queue), declared.arguments)
             if settings == queue.settings:

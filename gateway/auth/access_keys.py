@@ -20,6 +20,7 @@ from gateway.errors import (
     RequestError,
     Unauthenticated,
 )
+from gateway.metadata.change_model import ChangeKind, parts_of
 from gateway.metadata.changes import Changes
 from gateway.metadata.store import AccessKey, MetadataStore
 
@@ -47,7 +48,7 @@ class AccessKeys:
         """Grows when a key came or went, so that what was derived of keys may be kept."""
         self.on_change: list[Callable[[], None]] = []
         self._metadata = metadata
-        self._changes = Changes()
+        self._changes = Changes(metadata.feed)
         self._keys: dict[str, AccessKey] = {}  # all of them
         self._stored: dict[str, AccessKey] = {}
         self._declared: dict[str, AccessKey] = {}
@@ -56,6 +57,20 @@ class AccessKeys:
         """Load all keys from the store; once, before any other call."""
         self._stored = {key.key_id: key for key in await self._metadata.access_keys()}
         self._keys = {**self._stored, **self._declared}
+        self._changes.follow(ChangeKind.ACCESS_KEY, self._reload)
+
+    async def _reload(self, keys: frozenset[str] | None) -> None:
+        """See ``gateway.metadata.feed.Reload``."""
+        ids = None if keys is None else {parts_of(key)[0] for key in keys}
+        found = {key.key_id: key for key in await self._metadata.access_keys(ids)}
+        if ids is None:
+            stored = found
+        else:
+            stored = {id_: key for id_, key in self._stored.items() if id_ not in ids} | found
+        if stored != self._stored:
+            self._stored = stored
+            self._keys = {**stored, **self._declared}
+            self._note_change()
 
     def declare(self, keys: Iterable[AccessKey]) -> None:
         """Add the keys of the config file, after ``load``; they replace stored keys of the same id.
@@ -103,12 +118,12 @@ class AccessKeys:
             account,
         )
         check_key(key)
-        await self._changes.make(self._add(key))
+        await self._changes.make(self._add, key)
         return key
 
     async def remove(self, key_id: str) -> bool:
         """Remove a key and return whether it existed; its signatures are refused from now on."""
-        return await self._changes.make(self._remove(key_id))
+        return await self._changes.make(self._remove, key_id)
 
     def forget_user(self, user: str) -> None:
         """Forget the keys of a user that the store has removed."""

@@ -56,6 +56,18 @@ class LoginPolicy:
         elif self._configured is not stored.required:
             await self._metadata.set_required(required=self._configured)
 
+    async def reload(self) -> tuple[bool, bool]:
+        """Take what other nodes have stored. Error: ``StorageUnavailable``.
+
+        Return whether anything has changed, and whether login is required from now on.
+        """
+        stored = await self._metadata.access_settings()
+        begins = self._configured is None and stored.required and not self.required
+        is_changed = begins or stored.administrators != self.administrators
+        self.administrators = stored.administrators
+        self.required = self.required or begins
+        return is_changed, begins
+
     def name_super_users(self, names: Collection[str]) -> None:
         """Replace the super users of the config."""
         self._super_users = frozenset(names)

@@ -27,6 +27,7 @@ from gateway.auth.resource_types import ResourceTypes
 from gateway.auth.rule_words import to_rule
 from gateway.config.auth import AuthRule
 from gateway.errors import Overloaded
+from gateway.metadata.change_model import ChangeKind
 from gateway.metadata.changes import Changes
 from gateway.metadata.store import MetadataStore
 
@@ -82,15 +83,16 @@ class RuleBook:
         self._is_open = False  # nothing is asked of anybody: saves 100 ns a question
         self._default = default
         self._allows_by_default = default == "allow"
-        self._changes = Changes()
+        self._changes = Changes(metadata.feed)
         self._adopt([])
         authenticator.on_change.append(self.forget_answers)
         authenticator.after_change.append(self._settle)
 
     async def load(self) -> None:
         """Load the stored rules; once, before any other call."""
-        self._adopt([self.types.resolve(rule) for rule in await self._metadata.rules()])
+        self._adopt(await self._load_rules())
         self._warn_of_unknown()
+        self._changes.follow(ChangeKind.RULE, self._reload)
         if self._default is None:
             stored = (await self._metadata.access_settings()).default or _NO_DEFAULT
             has_static = any(rule.resource_type.closes for rule in self._static)
@@ -101,6 +103,15 @@ class RuleBook:
                     "as before; set it to allow or deny"
                 )
         self.forget_answers()
+
+    async def _load_rules(self) -> list[Rule]:
+        return [self.types.resolve(rule) for rule in await self._metadata.rules()]
+
+    async def _reload(self, _keys: frozenset[str] | None) -> None:
+        """See ``gateway.metadata.feed.Reload``."""
+        stored = await self._load_rules()
+        if stored != self._stored:
+            await self._change(stored)
 
     def _warn_of_unknown(self) -> None:
         unknown = [
@@ -128,16 +139,16 @@ class RuleBook:
     async def add_rules(self, rules: Sequence[Rule]) -> None:
         """Store rules. Errors: ``InvalidRequest``, ``Overloaded``, ``StorageUnavailable``."""
         checked = [check_rule(self.types.resolve(rule)) for rule in rules]
-        await self._changes.make(self._add(checked))
+        await self._changes.make(self._add, checked)
 
     async def delete_rules(self, rules: Sequence[Rule]) -> None:
         """Remove rules from the store; rules of the config file stay."""
-        await self._changes.make(self._delete(rules))
+        await self._changes.make(self._delete, rules)
 
     async def replace_static(self, rules: Iterable[AuthRule]) -> None:
         """Replace the rules of the config file. Errors: ``InvalidRequest``."""
         static = [parse_rule(rule, self.types) for rule in rules]
-        await self._changes.make(self._replace_static(static))
+        await self._changes.make(self._replace_static, static)
 
     async def _replace_static(self, static: list[Rule]) -> None:
         self._static = static

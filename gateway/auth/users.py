@@ -26,6 +26,7 @@ from gateway.auth.scram import (
 )
 from gateway.config.auth import AuthConfig
 from gateway.errors import InvalidRequest, Overloaded, PolicyViolation, Unauthenticated
+from gateway.metadata.change_model import ChangeKind, parts_of
 from gateway.metadata.changes import Changes
 from gateway.metadata.store import MetadataStore
 
@@ -60,7 +61,7 @@ class StoredUsers:
         self.on_change: list[Callable[[], None]] = []
         self.after_change: list[Callable[[], Awaitable[None]]] = []
         self._metadata = metadata
-        self._changes = Changes()
+        self._changes = Changes(metadata.feed)
         self._users: dict[str, Sequence[Credential]] = {}
         self._declared: Mapping[str, Sequence[Credential]] = {}
         self._decoy_secret = b""
@@ -80,6 +81,25 @@ class StoredUsers:
         self._users = {**await self._metadata.users(), **self._declared}
         await self.policy.load()
         self._note_iterations()
+        self._changes.follow(ChangeKind.USER, self._reload)
+
+    async def _reload(self, keys: frozenset[str] | None) -> None:
+        """See ``gateway.metadata.feed.Reload``; a key without a name is of the settings."""
+        names = None if keys is None else {name for key in keys for name in parts_of(key)}
+        stored = {**await self._metadata.users(names), **self._declared}
+        known = self._users.keys() if names is None else names & self._users.keys()
+        gone = sorted(known - stored.keys())
+        changed = {one: new for one, new in stored.items() if self._users.get(one) != new}
+        is_changed, requires_login = await self.policy.reload()
+        if not (gone or changed or is_changed):
+            return
+        for name in gone:
+            del self._users[name]
+        self._users |= changed
+        self._note_change()
+        for name in [*gone, ANONYMOUS] if requires_login else gone:
+            self._disown(name)
+        await self._settle()
 
     def declare(self, users: Mapping[str, Sequence[Credential]]) -> None:
         """Add the users of the config file, after ``load``; they replace stored users by name."""
@@ -92,7 +112,7 @@ class StoredUsers:
 
         Errors: ``StorageUnavailable``; then nothing has changed.
         """
-        await self._changes.make(self._redeclare(users))
+        await self._changes.make(self._redeclare, users)
 
     async def _redeclare(self, users: Mapping[str, Sequence[Credential]]) -> None:
         stored = await self._metadata.users()
@@ -148,7 +168,7 @@ class StoredUsers:
         """
         prepared, credentials = await self._credentials(name, password)
         return await self._changes.make(
-            self._add(prepared, [*credentials], administers=administers)
+            self._add, prepared, [*credentials], administers=administers
         )
 
     async def put_user(self, name: str, password: str) -> str:
@@ -173,7 +193,7 @@ class StoredUsers:
         if not credentials:
             msg = "a user has at least one credential"
             raise InvalidRequest(msg)
-        await self._changes.make(self._put(name, list(credentials), administers=None))
+        await self._changes.make(self._put, name, list(credentials), administers=None)
 
     async def restore_user(
         self, name: str, credentials: Sequence[Credential], *, administers: bool
@@ -184,12 +204,13 @@ class StoredUsers:
         """
         if not credentials:
             raise InvalidRequest("a user has at least one credential")
-        added = self._add(check_name(name), list(credentials), administers=administers)
-        await self._changes.make(added)
+        await self._changes.make(
+            self._add, check_name(name), list(credentials), administers=administers
+        )
 
     async def remove_user(self, name: str) -> bool:
         """Remove a user and return whether it existed; its connections are closed."""
-        return await self._changes.make(self._remove(name))
+        return await self._changes.make(self._remove, name)
 
     async def authenticate_plain(self, username: str, password: str) -> str:
         """See ``Authenticator``."""

@@ -5,9 +5,12 @@ The default exchange routes to the topic whose name is the routing key; it is al
 cannot be bound. Loop only; changes are made one at a time, and show once durable.
 """
 
+import asyncio
 import random
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Self
 
 from features.routing.explaining import Explanation, explain
@@ -28,8 +31,9 @@ from features.routing.types import check_exchange
 from gateway.clock import Clock
 from gateway.config.exchanges import ExchangeConfig
 from gateway.errors import InvalidRequest, Overloaded, PolicyViolation, TopicNotFound
-from gateway.exchanges.model import BindingRow, ExchangeName, ExchangeRow
-from gateway.exchanges.rows import arguments_text, check_equal, to_binding_row
+from gateway.exchanges.model import ExchangeName, ExchangeRow
+from gateway.exchanges.reloading import reload_exchanges
+from gateway.exchanges.rows import arguments_text, check_equal, is_stored, to_binding_row
 from gateway.exchanges.standard import (
     RESERVED,
     STANDARD,
@@ -40,6 +44,7 @@ from gateway.exchanges.standard import (
     shown,
 )
 from gateway.exchanges.standard import ExchangeNotFound as ExchangeNotFound  # noqa: PLC0414
+from gateway.metadata.change_model import ChangeKind
 from gateway.metadata.changes import Changes
 from gateway.metadata.store import MetadataStore
 from gateway.model import TopicName
@@ -62,7 +67,7 @@ class Exchanges:
         self._topics = topics
         self._clock = clock
         self.config = config
-        self._changes = Changes()
+        self._changes = Changes(metadata.feed)
         self._routers: dict[str, Router] = {}
         self._unchanged: dict[str, Router] = {}  # one at most
         self._rows: dict[ExchangeName, ExchangeRow] = {}
@@ -83,11 +88,10 @@ class Exchanges:
     ) -> Self:
         """Return the exchanges of the metadata store. Error: ``StorageUnavailable``."""
         exchanges = cls(metadata, topics, clock, config)
-        for row in await metadata.exchanges():
-            exchanges._keep(row)
-        for binding in await metadata.bindings():
-            exchanges._keep_binding(binding)
+        reload = partial(reload_exchanges, exchanges, metadata)
+        await reload(None)
         topics.on_deleted.append(exchanges._on_topic_deleted)
+        exchanges._changes.follow(ChangeKind.EXCHANGE, reload)
         return exchanges
 
     async def close(self) -> None:
@@ -133,11 +137,9 @@ class Exchanges:
 
     def bindings(self, namespace: str) -> list[Binding]:
         """Return a namespace's bindings, by exchange."""
-        router = self._router(namespace)
+        from_one = self._router(namespace).bindings_from
         return [
-            binding
-            for exchange in self.exchanges(namespace)
-            for binding in router.bindings_from(exchange.name)
+            one for exchange in self.exchanges(namespace) for one in from_one(exchange.name)
         ]
 
     def route(self, name: ExchangeName, message: Message) -> Route:
@@ -215,18 +217,18 @@ class Exchanges:
         row = ExchangeRow(
             name, kind.value, text, auto_delete, is_internal, self._clock.unix_ms(), is_durable
         )
-        return await self._changes.make(self._declare(row))
+        return await self._changes.make(self._declare, row)
 
     async def alter(self, row: ExchangeRow) -> None:
         """Keep a changed row of an exchange; its type and bindings stay. ``StorageUnavailable``."""
-        await self._changes.make(self._store(row))
+        await self._changes.make(self._store, row)
 
     async def delete(self, name: ExchangeName, *, if_unused: bool = False) -> None:
         """Delete an exchange and its bindings.
 
         Errors: ``ExchangeNotFound``; ``PolicyViolation`` for a standard one, ``ExchangeInUse``.
         """
-        await self._changes.make(self._delete(name, if_unused=if_unused))
+        await self._changes.make(self._delete, name, if_unused=if_unused)
 
     async def bind(self, namespace: str, binding: Binding) -> bool:
         """Add a binding unless it is there; say whether it was added.
@@ -240,31 +242,30 @@ class Exchanges:
         except (ValueError, RecursionError) as error:
             raise InvalidRequest(f"arguments: {error}") from error
         arguments_text(arguments, bytes_max=self.config.arguments_bytes_max)
-        return await self._changes.make(self._bind(namespace, binding))
+        return await self._changes.make(self._bind, namespace, binding)
 
     async def unbind(self, namespace: str, binding: Binding) -> None:
         """Remove a binding. Errors: ``BindingNotFound``, ``StorageUnavailable``.
 
         An exchange made with ``auto_delete`` goes with the last binding from it.
         """
-        await self._changes.make(self._unbind(namespace, binding))
+        for deletion in await self._changes.make(self._unbind, namespace, binding):
+            with suppress(ExchangeNotFound, ExchangeInUse):  # somebody was faster
+                await asyncio.shield(deletion)
 
     async def _declare(self, row: ExchangeRow) -> bool:
-        known = self._rows.get(row.name)
-        if known is not None:
+        if (known := self._rows.get(row.name)) is not None:
             check_equal(known, row)
             return False
-        if len(self._rows) >= self.config.exchanges_max:
-            raise Overloaded(
-                f"there are exchange.exchanges_max, {self.config.exchanges_max}, exchanges"
-            )
+        if len(self._rows) >= (most := self.config.exchanges_max):
+            raise Overloaded(f"there are exchange.exchanges_max, {most}, exchanges")
         await self._store(row)
         return True
 
     async def _store(self, row: ExchangeRow) -> None:
         if row.is_durable:
             await self._metadata.put_exchange(row)
-        self._keep(row)
+        self.keep(row)
 
     async def _delete(self, name: ExchangeName, *, if_unused: bool) -> None:
         if name.name == DEFAULT_EXCHANGE or name.name.startswith(RESERVED):
@@ -272,27 +273,19 @@ class Exchanges:
                 f"deletion of system exchange {shown(name.name)!r} not allowed"
             )
         self._get(name)
-        router = self._router(name.namespace)
-        if if_unused and router.bindings_from(name.name):
+        if if_unused and self.binding_count_of(name):
             raise ExchangeInUse(f"exchange {name.name!r} in use")
         if self._rows[name].is_durable:
             await self._metadata.delete_exchange(name)
-        del self._rows[name]
-        removed = router.remove(name.name)
-        self._binding_count -= len(removed)
-        for on_deleted in self.on_deleted:
-            on_deleted(name)
-        self._delete_unused(name.namespace, removed)
+        self._delete_unused(name.namespace, self.forget(name))
 
-    def _delete_unused(self, namespace: str, removed: Iterable[Binding]) -> None:
-        for name in self._unused(namespace, removed):
-            self._changes.start(self._delete(name, if_unused=True))
-
-    def _unused(self, namespace: str, removed: Iterable[Binding]) -> list[ExchangeName]:
-        """Return the ``auto_delete`` exchanges that have lost their last binding."""
+    def _delete_unused(
+        self, namespace: str, removed: Iterable[Binding]
+    ) -> list[asyncio.Task[None]]:
+        """Delete the ``auto_delete`` exchanges that have lost their last binding."""
         names = dict.fromkeys(ExchangeName(namespace, binding.source) for binding in removed)
         return [
-            name
+            self._changes.start(self._delete, name, if_unused=True)
             for name in names
             if (row := self._rows.get(name)) is not None
             and row.auto_delete
@@ -306,31 +299,24 @@ class Exchanges:
         router.check(binding)
         if router.has(binding):
             return False
-        if self._binding_count >= self.config.bindings_max:
-            raise Overloaded(
-                f"there are exchange.bindings_max, {self.config.bindings_max}, bindings"
-            )
-        if self._is_stored(namespace, binding, topic):
+        if self._binding_count >= (most := self.config.bindings_max):
+            raise Overloaded(f"there are exchange.bindings_max, {most}, bindings")
+        if is_stored(namespace, binding, self._rows, self._topics):
             await self._metadata.add_binding(to_binding_row(namespace, binding, topic))
         if topic is not None and self._topics.by_uuid(topic.uuid) is not topic:
             raise TopicNotFound(f"topic {binding.destination.name} was deleted")
-        self._routers.setdefault(namespace, router).bind(binding)
-        self._binding_count += 1
-        for on_bound in self.on_bound:
-            on_bound(namespace, binding)
+        self.add(namespace, binding)
         return True
 
-    async def _unbind(self, namespace: str, binding: Binding) -> None:
+    async def _unbind(self, namespace: str, binding: Binding) -> list[asyncio.Task[None]]:
         router = self._router(namespace)
         if not router.has(binding):
             raise BindingNotFound("no such binding")
         topic = self._destination(namespace, binding.destination)
-        if self._is_stored(namespace, binding, topic):
+        if is_stored(namespace, binding, self._rows, self._topics):
             await self._metadata.delete_binding(to_binding_row(namespace, binding, topic))
-        router.unbind(binding)
-        self._binding_count -= 1
-        for name in self._unused(namespace, [binding]):
-            await self._delete(name, if_unused=True)
+        self.drop(namespace, binding)
+        return self._delete_unused(namespace, [binding])
 
     def _destination(self, namespace: str, destination: Destination) -> Topic | None:
         """Return the topic of a destination; None for an exchange, which is there."""
@@ -342,20 +328,10 @@ class Exchanges:
             raise PolicyViolation(f"topic {destination.name} is internal")
         return topic
 
-    def _is_stored(self, namespace: str, binding: Binding, topic: Topic | None) -> bool:
-        """Return whether a binding outlives the process: both of its ends do."""
-        ends = [binding.source]
-        if binding.destination.is_exchange:
-            ends.append(binding.destination.name)
-        rows = [self._rows.get(ExchangeName(namespace, name)) for name in ends]
-        is_gone = topic is not None and topic.is_transient
-        return not is_gone and all(row is None or row.is_durable for row in rows)
-
     def _get(self, name: ExchangeName) -> Exchange:
         if name.name == DEFAULT_EXCHANGE:
             raise PolicyViolation("operation not permitted on the default exchange")
-        found = self.find(name)
-        if found is None:
+        if (found := self.find(name)) is None:
             raise ExchangeNotFound(f"no exchange {name.name[:255]!r}")
         return found
 
@@ -371,25 +347,50 @@ class Exchanges:
             self._unchanged = {namespace: router}
         return router
 
-    def _keep(self, row: ExchangeRow) -> None:
+    @property
+    def names(self) -> list[ExchangeName]:
+        """Names of the exchanges that are not standard ones."""
+        return list(self._rows)
+
+    def keep(self, row: ExchangeRow) -> None:
+        """Show an exchange as its row says; its type stays."""
         arguments = parse_arguments(row.arguments)
         router = self._routers.setdefault(row.name.namespace, self._router(row.name.namespace))
         exchange = Exchange(row.name.name, ExchangeType(row.type), arguments)
         router.put(self._with_policy(row.name.namespace, exchange))
         self._rows[row.name] = row
 
-    def _keep_binding(self, row: BindingRow) -> None:
-        namespace, source = row.source
-        is_exchange = row.topic_uuid is None
-        destination = Destination(row.destination, is_exchange=is_exchange)
-        binding = Binding(source, destination, row.routing_key, row.arguments)
+    def forget(self, name: ExchangeName) -> list[Binding]:
+        """Remove an exchange that is not stored, and return the bindings that went with it."""
+        del self._rows[name]
+        removed = self._router(name.namespace).remove(name.name)
+        self._binding_count -= len(removed)
+        for on_deleted in self.on_deleted:
+            on_deleted(name)
+        return removed
+
+    def add(self, namespace: str, binding: Binding) -> None:
+        """Show a binding, unless it is shown; its source is there."""
         router = self._routers.setdefault(namespace, self._router(namespace))
-        if router.find(source) is not None and router.bind(binding):
+        if router.bind(binding):
             self._binding_count += 1
+            for on_bound in self.on_bound:
+                on_bound(namespace, binding)
+
+    def drop(self, namespace: str, binding: Binding) -> None:
+        """Remove a binding that is not stored, if it is shown."""
+        if self._router(namespace).unbind(binding):
+            self._binding_count -= 1
+
+    def stored_bindings(self, name: ExchangeName) -> list[Binding]:
+        """Return the bindings from an exchange that outlive the process."""
+        found = self._router(name.namespace).bindings_from(name.name)
+        return [
+            one for one in found if is_stored(name.namespace, one, self._rows, self._topics)
+        ]
 
     def _on_topic_deleted(self, topic: Topic) -> None:
-        router = self._routers.get(topic.name.namespace)
-        if router is not None:
+        if (router := self._routers.get(topic.name.namespace)) is not None:
             removed = router.remove_queue(topic.name.name)
             self._binding_count -= len(removed)
             self._delete_unused(topic.name.namespace, removed)

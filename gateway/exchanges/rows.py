@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from features.routing.model import (
     ALTERNATE_EXCHANGE,
     Binding,
+    Destination,
     Value,
     format_arguments,
     parse_arguments,
@@ -12,7 +13,8 @@ from features.routing.model import (
 from gateway.errors import InvalidRequest
 from gateway.exchanges.model import BindingRow, ExchangeName, ExchangeRow
 from gateway.exchanges.standard import ExchangeExists
-from gateway.topics.manager import Topic
+from gateway.model import TopicName
+from gateway.topics.manager import Topic, TopicManager
 
 
 def to_binding_row(namespace: str, binding: Binding, topic: Topic | None) -> BindingRow:
@@ -24,6 +26,29 @@ def to_binding_row(namespace: str, binding: Binding, topic: Topic | None) -> Bin
         binding.routing_key,
         binding.arguments_text,
     )
+
+
+def to_binding(row: BindingRow) -> Binding:
+    """Return the binding of a row."""
+    destination = Destination(row.destination, is_exchange=row.topic_uuid is None)
+    return Binding(row.source.name, destination, row.routing_key, row.arguments)
+
+
+def is_stored(
+    namespace: str,
+    binding: Binding,
+    rows: Mapping[ExchangeName, ExchangeRow],
+    topics: TopicManager,
+) -> bool:
+    """Return whether a binding outlives the process: both of its ends do."""
+    source, destination = rows.get(ExchangeName(namespace, binding.source)), binding.destination
+    if source is not None and not source.is_durable:
+        return False
+    if destination.is_exchange:
+        row = rows.get(ExchangeName(namespace, destination.name))
+        return row is None or row.is_durable
+    topic = topics.find(TopicName(namespace, destination.name))
+    return topic is None or not topic.is_transient
 
 
 def check_equal(known: ExchangeRow, row: ExchangeRow) -> None:

@@ -3,17 +3,23 @@
 They run in the worker thread of ``gateway.metadata.sql``, which begins and commits.
 """
 
+from collections.abc import Collection
+
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select
 
 from gateway.metadata.schema import DOCUMENTS
 from gateway.metadata.store import DocumentRow
 
 
-def load_documents(connection: Connection) -> list[DocumentRow]:
-    """Return all documents, by kind, namespace and name."""
+def load_documents(
+    connection: Connection, names: Collection[str] | None = None
+) -> list[DocumentRow]:
+    """Return all documents, or those of these names, by kind, namespace and name."""
     ordered = select(DOCUMENTS).order_by(
         DOCUMENTS.c.kind, DOCUMENTS.c.namespace, DOCUMENTS.c.name
     )
+    if names is not None:
+        ordered = ordered.where(DOCUMENTS.c.name.in_(names))
     return [
         DocumentRow(row.kind, row.namespace, row.name, row.value)
         for row in connection.execute(ordered)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from gateway.errors import InvalidRequest, Overloaded
+from gateway.metadata.change_model import ChangeKind, parts_of
 from gateway.metadata.changes import Changes
 from gateway.metadata.store import DocumentRow, MetadataStore
 
@@ -30,7 +31,7 @@ class Documents:
 
     def __init__(self, metadata: MetadataStore) -> None:
         self._metadata = metadata
-        self._changes = Changes()
+        self._changes = Changes(metadata.feed)
         self._by_kind: dict[str, dict[DocumentKey, Any]] = {}
         self._count = 0
         self.on_change: list[Callable[[str, DocumentKey], None]] = []
@@ -42,6 +43,7 @@ class Documents:
             key = DocumentKey(row.namespace, row.name)
             self._by_kind.setdefault(row.kind, {})[key] = json.loads(row.value)
             self._count += 1
+        self._changes.follow(ChangeKind.DOCUMENT, self._reload)
 
     async def close(self) -> None:
         """Wait for running changes."""
@@ -70,11 +72,11 @@ class Documents:
             if len(checked.encode(errors="surrogatepass")) > bytes_max or "\0" in checked:
                 raise InvalidRequest(f"{what} has at most {bytes_max} bytes, none of them NUL")
         document = DocumentRow(kind, namespace, name, text)
-        return await self._changes.make(self._put(document))
+        return await self._changes.make(self._put, document)
 
     async def delete(self, kind: str, namespace: str, name: str) -> bool:
         """Remove a document; say whether there was one."""
-        return await self._changes.make(self._delete(kind, DocumentKey(namespace, name)))
+        return await self._changes.make(self._delete, kind, DocumentKey(namespace, name))
 
     async def _put(self, document: DocumentRow) -> bool:
         key = DocumentKey(document.namespace, document.name)
@@ -82,17 +84,42 @@ class Documents:
         if is_new and self._count >= DOCUMENTS_MAX:
             raise Overloaded(f"there are {DOCUMENTS_MAX} documents")
         await self._metadata.put_document(document)
-        self._by_kind.setdefault(document.kind, {})[key] = json.loads(document.value)
-        self._count += is_new
-        self._note(document.kind, key)
+        self._show(document.kind, key, json.loads(document.value))
         return is_new
 
     async def _delete(self, kind: str, key: DocumentKey) -> bool:
         removed = await self._metadata.delete_document(kind, key.namespace, key.name)
+        self._forget(kind, key)
+        return removed
+
+    async def _reload(self, keys: frozenset[str] | None) -> None:
+        """See ``gateway.metadata.feed.Reload``."""
+        if keys is None:
+            rows = await self._metadata.documents()
+            known = [(kind, key) for kind, found in self._by_kind.items() for key in found]
+        else:
+            places = [parts_of(key) for key in keys]
+            known = [(kind, DocumentKey(*key)) for kind, *key in places]
+            rows = await self._metadata.documents({key.name for _, key in known})
+        stored = {(row.kind, DocumentKey(row.namespace, row.name)): row.value for row in rows}
+        for place in known:
+            if place not in stored:
+                self._forget(*place)
+        for (kind, key), text in stored.items():
+            value = json.loads(text)
+            if value != self.find(kind, *key):
+                self._show(kind, key, value)
+
+    def _show(self, kind: str, key: DocumentKey, value: Any) -> None:  # noqa: ANN401 - JSON
+        found = self._by_kind.setdefault(kind, {})
+        self._count += key not in found
+        found[key] = value
+        self._note(kind, key)
+
+    def _forget(self, kind: str, key: DocumentKey) -> None:
         if self._by_kind.get(kind, {}).pop(key, None) is not None:
             self._count -= 1
             self._note(kind, key)
-        return removed
 
     def _note(self, kind: str, key: DocumentKey) -> None:
         for hook in self.on_change:

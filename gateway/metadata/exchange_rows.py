@@ -4,6 +4,7 @@ They run in the worker thread of ``gateway.metadata.sql``, which begins and comm
 topic go with the topic.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, or_, select
@@ -13,9 +14,13 @@ from gateway.exchanges.model import BindingRow, ExchangeName, ExchangeRow
 from gateway.metadata.schema import BINDINGS, EXCHANGES, TOPICS
 
 
-def load_exchanges(connection: Connection) -> list[ExchangeRow]:
-    """Return all exchanges, oldest first."""
+def load_exchanges(
+    connection: Connection, names: Collection[str] | None = None
+) -> list[ExchangeRow]:
+    """Return all exchanges, or those of these names in any namespace, oldest first."""
     ordered = select(EXCHANGES).order_by(EXCHANGES.c.created_unix_ms, EXCHANGES.c.name)
+    if names is not None:
+        ordered = ordered.where(EXCHANGES.c.name.in_(names))
     return [
         ExchangeRow(
             ExchangeName(row.namespace, row.name),
@@ -47,9 +52,14 @@ def delete_exchange(connection: Connection, name: ExchangeName) -> bool:
     return connection.execute(delete(EXCHANGES).where(_is_named(name))).rowcount > 0
 
 
-def load_bindings(connection: Connection) -> list[BindingRow]:
-    """Return all bindings, oldest first."""
-    return [_to_binding(row) for row in connection.execute(select(BINDINGS).order_by("id"))]
+def load_bindings(
+    connection: Connection, sources: Collection[str] | None = None
+) -> list[BindingRow]:
+    """Return all bindings, or those from exchanges of these names, oldest first."""
+    ordered = select(BINDINGS).order_by("id")
+    if sources is not None:
+        ordered = ordered.where(BINDINGS.c.source.in_(sources))
+    return [_to_binding(row) for row in connection.execute(ordered)]
 
 
 def add_binding(connection: Connection, row: BindingRow) -> None:

@@ -4,6 +4,7 @@ They run in the worker thread of ``gateway.metadata.sql``, which begins and comm
 """
 
 import json
+from collections.abc import Collection
 from typing import Any, Final
 from uuid import UUID
 
@@ -17,9 +18,17 @@ from gateway.queues.model import EarlierDelay, QueueRow, QueueSettings
 _EARLIER_DELAYS: Final = "earlier_delays"  # beside the settings, in their column
 
 
-def load_queues(connection: Connection) -> list[QueueRow]:
-    """Return all queues, in no order. Errors: ``StorageUnavailable`` for an invalid row."""
-    return [_to_queue(row) for row in connection.execute(select(QUEUES))]
+def load_queues(
+    connection: Connection, topic_uuids: Collection[UUID] | None = None
+) -> list[QueueRow]:
+    """Return all queues, or those of some topics, in no order.
+
+    Errors: ``StorageUnavailable`` for an invalid row.
+    """
+    queues = select(QUEUES)
+    if topic_uuids is not None:
+        queues = queues.where(QUEUES.c.topic_uuid.in_(topic_uuids))
+    return [_to_queue(row) for row in connection.execute(queues)]
 
 
 def put_queue(connection: Connection, row: QueueRow) -> None:

@@ -24,7 +24,7 @@ from sqlalchemy import (
     Uuid,
 )
 
-SCHEMA_VERSION: Final = "0007"
+SCHEMA_VERSION: Final = "0008"
 OLDER_VERSIONS: Final[tuple[str, ...]] = (
     "0001",
     "0002",
@@ -32,6 +32,7 @@ OLDER_VERSIONS: Final[tuple[str, ...]] = (
     "0004",
     "0005",
     "0006",
+    "0007",
 )  # those that the migrations can bring up to date
 
 TABLES: Final = MetaData(
@@ -232,6 +233,24 @@ DOCUMENTS: Final = Table(
     Column("namespace", String(255), primary_key=True),
     Column("name", String(512), primary_key=True),
     Column("value", Text, nullable=False),
+)
+
+# A row for each write since some revision, without gaps; ``key`` names the changed row as JSON, and
+# says nothing of its content: a row that is not there any more was deleted.
+CHANGES: Final = Table(
+    "changes",
+    TABLES,
+    Column("revision", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", String(32), nullable=False),
+    Column("key", Text, nullable=False),
+    Column("writer", String(32), nullable=False),
+)
+
+SEEN_REVISIONS: Final = Table(
+    "seen_revisions",
+    TABLES,
+    Column("node_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("revision", BigInteger, nullable=False),
 )
 
 # Alembic's own table: one row with the version. Read without alembic, which costs 50 ms to

@@ -7,7 +7,7 @@ changed, except after a connection lost during the commit, which nobody can tell
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
@@ -16,6 +16,8 @@ from gateway.auth.password_hashes import Credential
 from gateway.auth.ports import Rule
 from gateway.errors import StorageUnavailable
 from gateway.exchanges.model import BindingRow, ExchangeName, ExchangeRow
+from gateway.metadata.change_model import ChangesSince
+from gateway.metadata.feed import ChangeFeed
 from gateway.model import TopicName
 from gateway.queues.model import QueueRow
 
@@ -97,7 +99,14 @@ class DocumentRow(NamedTuple):
 
 
 class MetadataStore(Protocol):
-    """See the module."""
+    """See the module.
+
+    Writes of what is read from memory raise the store's revision. One that was judged by memory
+    which another node has made stale raises ``MetadataChanged``, with nothing done.
+    """
+
+    feed: ChangeFeed
+    """Changes of other nodes, for the managers that keep rows in memory."""
 
     async def open(self) -> None:
         """Connect, and migrate the schema to this version."""
@@ -131,8 +140,20 @@ class MetadataStore(Protocol):
         """Reserve ``count`` ids of ``counter``, never given again; return the first."""
         ...
 
-    async def topics(self) -> list[TopicRow]:
-        """Return all topics."""
+    async def changes_since(self, revision: int) -> ChangesSince:
+        """Return the keys of rows that were written after a revision."""
+        ...
+
+    async def report_seen(self, node_id: int, revision: int) -> None:
+        """Store the revision up to which a node's memory has what is stored."""
+        ...
+
+    async def seen_revisions(self) -> dict[int, int]:
+        """Return the reported revisions, by node; nodes that have ended are among them."""
+        ...
+
+    async def topics(self, uuids: Collection[UUID] | None = None) -> list[TopicRow]:
+        """Return all topics, or those of ``uuids``."""
         ...
 
     async def create_topic(self, row: TopicRow, *, partitions: int) -> TopicRow:
@@ -190,8 +211,8 @@ class MetadataStore(Protocol):
         """Remove an address; one that is not there is no error."""
         ...
 
-    async def queues(self) -> list[QueueRow]:
-        """Return all queues, in no order."""
+    async def queues(self, topic_uuids: Collection[UUID] | None = None) -> list[QueueRow]:
+        """Return all queues, or those of some topics, in no order."""
         ...
 
     async def put_queue(self, row: QueueRow) -> None:
@@ -205,8 +226,8 @@ class MetadataStore(Protocol):
         """Remove a queue; says whether there was one."""
         ...
 
-    async def exchanges(self) -> list[ExchangeRow]:
-        """Return all exchanges, oldest first."""
+    async def exchanges(self, names: Collection[str] | None = None) -> list[ExchangeRow]:
+        """Return all exchanges, or those of these names in any namespace, oldest first."""
         ...
 
     async def put_exchange(self, row: ExchangeRow) -> None:
@@ -217,8 +238,8 @@ class MetadataStore(Protocol):
         """Remove an exchange and its bindings; says whether there was one."""
         ...
 
-    async def bindings(self) -> list[BindingRow]:
-        """Return all bindings, oldest first."""
+    async def bindings(self, sources: Collection[str] | None = None) -> list[BindingRow]:
+        """Return all bindings, or those from exchanges of these names, oldest first."""
         ...
 
     async def add_binding(self, row: BindingRow) -> None:
@@ -232,8 +253,8 @@ class MetadataStore(Protocol):
         """Remove a binding; says whether there was one."""
         ...
 
-    async def users(self) -> dict[str, list[Credential]]:
-        """Return all users with their credentials."""
+    async def users(self, names: Collection[str] | None = None) -> dict[str, list[Credential]]:
+        """Return all users, or those of these names, with their credentials."""
         ...
 
     async def put_user(
@@ -266,8 +287,8 @@ class MetadataStore(Protocol):
         """Store whether login is required."""
         ...
 
-    async def access_keys(self) -> list[AccessKey]:
-        """Return all access keys, in no order."""
+    async def access_keys(self, key_ids: Collection[str] | None = None) -> list[AccessKey]:
+        """Return all access keys, or those of these ids, in no order."""
         ...
 
     async def put_access_key(self, key: AccessKey) -> None:
@@ -300,8 +321,8 @@ class MetadataStore(Protocol):
         """Set quotas of an entity; None removes one, which need not be there."""
         ...
 
-    async def documents(self) -> list[DocumentRow]:
-        """Return the documents of all kinds."""
+    async def documents(self, names: Collection[str] | None = None) -> list[DocumentRow]:
+        """Return the documents of all kinds, or those of these names."""
         ...
 
     async def put_document(self, document: DocumentRow) -> None:

@@ -4,11 +4,11 @@ They run in the worker thread of ``gateway.metadata.sql``, which begins and comm
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, and_, bindparam, delete, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, insert, or_, select, text
 from sqlalchemy.exc import IntegrityError
 
 from gateway.errors import Overloaded, TopicExists, TopicNotFound
@@ -32,34 +32,39 @@ from gateway.metadata.store import (
 )
 from gateway.model import TopicName
 
+_RESERVE: Final = text(
+    "INSERT INTO counters (name, next_value) VALUES (:name, :end) ON CONFLICT (name) "
+    "DO UPDATE SET next_value = counters.next_value + :count RETURNING next_value"
+)
+
 
 def reserve_ids(connection: Connection, counter: str, count: int) -> int:
-    """Reserve ``count`` ids and return the first; ids begin at 1."""
+    """Reserve ``count`` ids and return the first; ids begin at 1.
+
+    The counter's row stays locked until the transaction ends.
+    """
     assert count > 0
-    advance = (
-        update(COUNTERS)
-        .where(COUNTERS.c.name == counter)
-        .values(next_value=COUNTERS.c.next_value + count)
-        .returning(COUNTERS.c.next_value)
-    )
-    end = connection.scalar(advance)
-    if end is None:
-        end = 1 + count
-        connection.execute(insert(COUNTERS).values(name=counter, next_value=end))
-    return int(end) - count
+    first = {"name": counter, "end": 1 + count, "count": count}
+    return int(connection.execute(_RESERVE, first).scalar_one()) - count
 
 
-def load_topics(connection: Connection) -> list[TopicRow]:
-    """Return all topics with their partitions and configs, in no order."""
+def load_topics(
+    connection: Connection, uuids: Collection[UUID] | None = None
+) -> list[TopicRow]:
+    """Return all topics, or those of ``uuids``, with partitions and configs, in no order."""
+    topics, parts = select(TOPICS), select(PARTITION_RANGES)
+    overrides = select(TOPIC_CONFIGS)
+    if uuids is not None:
+        topics = topics.where(TOPICS.c.uuid.in_(uuids))
+        parts = parts.where(PARTITION_RANGES.c.topic_uuid.in_(uuids))
+        overrides = overrides.where(TOPIC_CONFIGS.c.topic_uuid.in_(uuids))
     ranges: defaultdict[UUID, list[PartitionRange]] = defaultdict(list)
-    for row in connection.execute(
-        select(PARTITION_RANGES).order_by(PARTITION_RANGES.c.first_number)
-    ):
+    for row in connection.execute(parts.order_by(PARTITION_RANGES.c.first_number)):
         ranges[row.topic_uuid].append(
             PartitionRange(row.first_number, row.first_partition_id, row.length)
         )
     configs: defaultdict[UUID, dict[str, str]] = defaultdict(dict)
-    for row in connection.execute(select(TOPIC_CONFIGS)):
+    for row in connection.execute(overrides):
         configs[row.topic_uuid][row.name] = row.value
     return [
         TopicRow(
@@ -70,7 +75,7 @@ def load_topics(connection: Connection) -> list[TopicRow]:
             tuple(ranges[row.uuid]),
             dict(configs.get(row.uuid, {})),
         )
-        for row in connection.execute(select(TOPICS))
+        for row in connection.execute(topics)
     ]
 
 

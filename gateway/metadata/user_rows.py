@@ -3,7 +3,7 @@
 They run in the worker thread of ``gateway.metadata.sql``, which begins and commits.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, select
@@ -48,13 +48,18 @@ def set_once(connection: Connection, key: str, value: str) -> str:
     return value
 
 
-def load_users(connection: Connection) -> dict[str, list[Credential]]:
-    """Return every user's credentials."""
-    users: dict[str, list[Credential]] = {
-        name: [] for name in connection.scalars(select(USERS.c.name).order_by(USERS.c.name))
-    }
-    for row in connection.execute(select(SCRAM_CREDENTIALS)):
-        users[row.user_name].append(_to_credential(row))
+def load_users(
+    connection: Connection, names: Collection[str] | None = None
+) -> dict[str, list[Credential]]:
+    """Return the credentials of every user, or of those with these names."""
+    found, credentials = select(USERS.c.name).order_by(USERS.c.name), select(SCRAM_CREDENTIALS)
+    if names is not None:
+        found = found.where(USERS.c.name.in_(names))
+        credentials = credentials.where(SCRAM_CREDENTIALS.c.user_name.in_(names))
+    users: dict[str, list[Credential]] = {name: [] for name in connection.scalars(found)}
+    for row in connection.execute(credentials):
+        if row.user_name in users:  # or it was stored between the two statements
+            users[row.user_name].append(_to_credential(row))
     return users
 
 
@@ -129,9 +134,14 @@ def set_required(connection: Connection, *, required: bool) -> None:
     set_value(connection, AUTH_REQUIRED, _TRUE if required else _FALSE)
 
 
-def load_access_keys(connection: Connection) -> list[AccessKey]:
-    """Return all access keys, in no order."""
-    rows = connection.execute(select(ACCESS_KEYS))
+def load_access_keys(
+    connection: Connection, key_ids: Collection[str] | None = None
+) -> list[AccessKey]:
+    """Return all access keys, or those of these ids, in no order."""
+    keys = select(ACCESS_KEYS)
+    if key_ids is not None:
+        keys = keys.where(ACCESS_KEYS.c.key_id.in_(key_ids))
+    rows = connection.execute(keys)
     return [AccessKey(row.key_id, row.secret, row.user_name, row.account) for row in rows]
 
 

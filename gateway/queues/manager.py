@@ -18,6 +18,7 @@ from gateway.config.metrics import MetricsConfig
 from gateway.config.queues import QueueConfig
 from gateway.errors import Overloaded, TopicExists, TopicNotFound
 from gateway.futures import await_done
+from gateway.metadata.change_model import ChangeKind
 from gateway.metadata.changes import Changes
 from gateway.metadata.store import MetadataStore
 from gateway.model import DEFAULT_NAMESPACE, TopicName
@@ -38,6 +39,7 @@ from gateway.queues.queue_counters import CountersByQueue, QueueCounters
 from gateway.queues.queue_index import QueueIndex
 from gateway.queues.queue_shards import QueueShards
 from gateway.queues.redrive import Redrive, Redrives
+from gateway.queues.reloading import reload_queues
 from gateway.queues.unused_queues import UnusedQueues
 from gateway.queues.upkeep import QueueUpkeep
 from gateway.topics.manager import Topic, TopicManager
@@ -60,7 +62,7 @@ class QueueManager:
         self.counters_by_queue: CountersByQueue = context.counters_by_queue
         self._topics = topics
         self._metadata = metadata
-        self._changes = Changes()
+        self._changes = Changes(metadata.feed)
         self._holders = count(1)
         self._queues = QueueIndex()
         self._making: list[QueueLane] = []  # of the queue that is being made
@@ -90,9 +92,8 @@ class QueueManager:
     ) -> Self:
         """Return the node's queues, loaded from the metadata store and the journal.
 
-        Without ``transfers`` dead letters go to topics in this node's log only.
-
-        Errors: ``StorageUnavailable``; ``CorruptBatch`` when the journal cannot be read.
+        Without ``transfers`` dead letters go to topics in this node's log only. Errors:
+        ``StorageUnavailable``; ``CorruptBatch`` when the journal cannot be read.
         """
         journal = await QueueJournal.open(
             broker, topics, clock, room_bytes=config.journal_room_bytes
@@ -104,6 +105,8 @@ class QueueManager:
         topics.on_changed.append(manager._on_topic_changed)
         topics.on_deleted.append(manager._on_topic_deleted)
         MemoryQueues(context, manager._queues)
+        reload = partial(reload_queues, manager, topics, metadata)
+        manager._changes.follow(ChangeKind.QUEUE, reload)
         broker.shards.register(manager._shards)
         broker.shard_calls.register(SERVICE, QueueService(context, manager._find_by_uuid))
         manager.upkeep.start()
@@ -204,17 +207,9 @@ class QueueManager:
         `queue.queues_max`, ``StorageUnavailable``.
         """
         now_unix_ms = self._context.clock.unix_ms()
-        row = QueueRow(
-            topic.uuid,
-            group,
-            settings,
-            dict(attributes or {}),
-            dict(tags or {}),
-            owns_topic,
-            now_unix_ms,
-            now_unix_ms,
-        )
-        return await self._changes.make(self._create(topic, row, from_start))
+        kept = dict(attributes or {}), dict(tags or {})
+        row = QueueRow(topic.uuid, group, settings, *kept, owns_topic, now_unix_ms, now_unix_ms)
+        return await self._changes.make(self._create, topic, row, from_start)
 
     async def alter(
         self,
@@ -235,14 +230,14 @@ class QueueManager:
             changes["attributes"] = dict(attributes)
         if tags is not None:
             changes["tags"] = dict(tags)
-        await self._changes.make(self._alter(queue, changes))
+        await self._changes.make(self._alter, queue, changes)
 
     async def keep_purge(self, queue: Queue) -> None:
         """Store the end of the last purge of a queue; not reported as a change of the queue.
 
         Errors: ``TopicNotFound`` when it is gone, ``StorageUnavailable``.
         """
-        await self._changes.make(self._keep_purge(queue))
+        await self._changes.make(self._keep_purge, queue)
 
     async def delete(self, queue: Queue, *, only_unused: bool = False) -> None:
         """Drop a queue; its topic too when it was made for it and no other group is on it.
@@ -250,7 +245,7 @@ class QueueManager:
         ``only_unused``: not if it was used for its ``expires_ms``, when its turn has come.
         Errors: ``TopicNotFound`` when it is gone already, ``StorageUnavailable``.
         """
-        await self._changes.make(self._delete(queue, only_unused))
+        await self._changes.make(self._delete, queue, only_unused)
 
     async def _create(self, topic: Topic, row: QueueRow, from_start: bool) -> Queue:  # noqa: FBT001
         context = self._context
@@ -283,12 +278,21 @@ class QueueManager:
         if len(self._queues) >= queues_max:
             raise Overloaded(f"there are queue.queues_max, {queues_max}, queues")
 
-    def add_transient(self, topic: Topic, row: QueueRow) -> Queue:
-        """Add the queue of a new transient topic: see ``gateway.queues.transient``."""
+    def add(self, topic: Topic, row: QueueRow) -> Queue:
+        """Show a queue that is not shown: one that another node has stored, or a transient one."""
         queue = Queue(self._context, self._pending_receives, topic, row)
         self._queues.add(queue)
-        self._shards.grow(queue)
+        try:
+            self._shards.grow(queue)
+        finally:
+            queue.renew_presence()
         return queue
+
+    def set_row(self, queue: Queue, row: QueueRow) -> None:
+        """Show a queue's changed row."""
+        queue.set_row(row)
+        self._queues.note(row.settings)
+        self.unused.follow(queue)
 
     def delete_transient(self, queue: Queue) -> bool:
         """Drop a transient queue and its topic at once; False for any other.
@@ -327,9 +331,7 @@ class QueueManager:
             changed_unix_ms=now_unix_ms,
         )
         await self._put_row(row)
-        queue.set_row(row)
-        self._queues.note(row.settings)
-        self.unused.follow(queue)
+        self.set_row(queue, row)
 
     async def _keep_purge(self, queue: Queue) -> None:
         self._check_there(queue)
@@ -344,17 +346,20 @@ class QueueManager:
             return
         is_alone = len(self._queues.of(queue.topic)) == 1
         if queue.owns_topic and is_alone:
-            await self._topics.delete(queue.name)  # the rest follows: ``_on_topic_deleted``
+            await self._topics.delete_within(
+                queue.name
+            )  # the rest follows: ``_on_topic_deleted``
             return
         if not queue.topic.is_transient:
             await self._metadata.delete_queue(queue.topic.uuid, queue.group)
-        self._drop(queue)
+        self.drop(queue)
 
     def _check_there(self, queue: Queue) -> None:
         if queue.is_gone:
             raise TopicNotFound(f"queue {queue.name.name} {queue.group} was deleted")
 
-    def _drop(self, queue: Queue) -> None:
+    def drop(self, queue: Queue) -> None:
+        """Remove a queue that is not stored."""
         self._queues.remove(queue)
         queue.drop()
         self.counters_by_queue.forget(queue.name, queue.group)
@@ -373,7 +378,7 @@ class QueueManager:
 
     def _on_topic_deleted(self, topic: Topic) -> None:
         for queue in self._queues.of(topic):
-            self._drop(queue)
+            self.drop(queue)
         self._context.message_cache.forget(topic.partition_ids)
         self._renew_sources(topic)
 
@@ -387,10 +392,8 @@ class QueueManager:
     async def _load(self) -> None:
         for row in await self._metadata.queues():
             topic = self._topics.by_uuid(row.topic_uuid)
-            if topic is None:
-                await self._metadata.delete_queue(row.topic_uuid, row.group)
-                continue
-            self._queues.add(Queue(self._context, self._pending_receives, topic, row))
+            if topic is not None:  # or another node has just made it
+                self._queues.add(Queue(self._context, self._pending_receives, topic, row))
         await self._shards.load_shards(self._context.broker.shards.owned())
         await self._context.journal.start(self._all_lanes)
 

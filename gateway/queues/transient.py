@@ -48,7 +48,7 @@ class TransientQueues:
             created_unix_ms=now_unix_ms,
             changed_unix_ms=now_unix_ms,
         )
-        return self._queues.add_transient(topic, row)
+        return self._queues.add(topic, row)
 
     def delete(self, queue: Queue) -> bool:
         """Delete a transient queue and its topic at once; return False for any other."""

@@ -13,6 +13,7 @@ from features.quota.rates import TokenBucket, WindowedRate
 from features.quota.resolution import resolve, resolve_ip
 from gateway.clock import Clock
 from gateway.errors import Overloaded, PolicyViolation
+from gateway.metadata.change_model import ChangeKind
 from gateway.metadata.changes import Changes
 from gateway.metadata.store import MetadataStore
 from gateway.metrics import Metrics
@@ -38,7 +39,7 @@ class Quotas:
         self.counts = ThrottleCounts()
         self._metadata = metadata
         self._clock = clock
-        self._changes = Changes()
+        self._changes = Changes(metadata.feed)
         self._declared: dict[Entity, Limits] = {}
         self._stored: dict[Entity, dict[QuotaKey, float]] = {}
         self._all: dict[Entity, Limits] = {}
@@ -47,8 +48,14 @@ class Quotas:
 
     async def load(self) -> None:
         """Load the stored quotas; once, before any other call."""
-        self._stored = await self._metadata.quotas()
-        self._adopt()
+        await self._reload(None)
+        self._changes.follow(ChangeKind.QUOTA, self._reload)
+
+    async def _reload(self, _keys: frozenset[str] | None) -> None:
+        stored = await self._metadata.quotas()
+        if stored != self._stored:
+            self._stored = stored
+            self._adopt()
 
     async def close(self) -> None:
         """Wait for running changes."""
@@ -88,7 +95,7 @@ class Quotas:
 
         Errors: as ``check``; ``StorageUnavailable``.
         """
-        await self._changes.make(self._change(entity, changes))
+        await self._changes.make(self._change, entity, changes)
 
     async def _change(self, entity: Entity, changes: Mapping[QuotaKey, float | None]) -> None:
         self.check(entity, changes)

@@ -65,6 +65,15 @@ def make_engine(url: str, *, create: bool = True) -> Engine:
         raise StorageUnavailable(msg) from error
 
 
+def listen_parameters(url: str) -> dict[str, Any] | None:
+    """Return the parameters of a connection of psycopg's own, for LISTEN; None elsewhere."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "postgresql" or parsed.get_driver_name() != "psycopg":
+        return None
+    found = parsed.get_dialect()().create_connect_args(parsed)[1]
+    return {**_PEER_CHECKS, **found}
+
+
 def reading(engine: Engine) -> Engine:
     """Return the same engine for read-only transactions, each of one snapshot."""
     if engine.dialect.name == "sqlite":

@@ -4,6 +4,7 @@
 first.
 """
 
+from gateway.metadata.change_model import ChangeKind
 from gateway.metadata.changes import Changes
 from gateway.metadata.store import MetadataStore, ProtocolAddress
 from gateway.topics.index import Topic
@@ -15,14 +16,17 @@ class AddressBook:
 
     def __init__(self, metadata: MetadataStore, topics: TopicManager) -> None:
         self._metadata = metadata
-        self._changes = Changes()
+        self._changes = Changes(metadata.feed)
         self._addresses: dict[tuple[str, str, str], ProtocolAddress] = {}
         topics.on_deleted.append(self._forget_topic)
 
     async def load(self) -> None:
         """Load all addresses from the store; once, before any other call."""
-        for address in await self._metadata.addresses():
-            self._addresses[_key(address)] = address
+        await self._reload(None)
+        self._changes.follow(ChangeKind.ADDRESS, self._reload)
+
+    async def _reload(self, _keys: frozenset[str] | None) -> None:
+        self._addresses = {_key(one): one for one in await self._metadata.addresses()}
 
     def find(self, namespace: str, protocol: str, native_name: str) -> ProtocolAddress | None:
         """Return the topic and group of a native name."""
@@ -30,11 +34,11 @@ class AddressBook:
 
     async def put(self, address: ProtocolAddress) -> None:
         """Add or replace an address. Errors: ``TopicNotFound``, ``StorageUnavailable``."""
-        await self._changes.make(self._put(address))
+        await self._changes.make(self._put, address)
 
     async def remove(self, namespace: str, protocol: str, native_name: str) -> None:
         """Remove an address, if it is there."""
-        await self._changes.make(self._remove(namespace, protocol, native_name))
+        await self._changes.make(self._remove, namespace, protocol, native_name)
 
     async def _put(self, address: ProtocolAddress) -> None:
         await self._metadata.put_address(address)

@@ -92,6 +92,25 @@ def check_names(names: Iterable[str], specs: Mapping[str, TopicConfigSpec] = SPE
             raise InvalidConfig(msg)
 
 
+def merge_configs(
+    kept: Mapping[str, str],
+    changes: Mapping[str, str | None],
+    specs: Mapping[str, TopicConfigSpec],
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return a topic's configs after changes: those of adapters that are off, and the others.
+
+    The former stay as they are; None restores a default. Error: ``InvalidConfig`` for an unknown
+    name, one set back to its default too.
+    """
+    check_names(changes, specs)
+    unknown = {key: kept[key] for key in kept.keys() - specs.keys() - changes.keys()}
+    merged = {**kept, **changes}
+    overrides = {
+        key: value for key, value in merged.items() if value is not None and key not in unknown
+    }
+    return unknown, overrides
+
+
 def check_configs(
     configs: Mapping[str, str],
     specs: Mapping[str, TopicConfigSpec] = SPECS,

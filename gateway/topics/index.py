@@ -121,9 +121,18 @@ class TopicIndex:
         msg = f"partition id {partition_id} is not known"
         raise TopicNotFound(msg)
 
-    def removed(self) -> dict[UUID, list[PartitionRange]]:
-        """Return the partitions of removed topics that are still known, by topic uuid."""
-        return self._removed
+    def removed_ids(self) -> dict[UUID, list[int]]:
+        """Return the partition ids of removed topics that are still known, by topic uuid."""
+        return {
+            uuid: [
+                partition_id
+                for part in ranges
+                for partition_id in range(
+                    part.first_partition_id, part.first_partition_id + part.length
+                )
+            ]
+            for uuid, ranges in self._removed.items()
+        }
 
     def add(self, topic: Topic) -> None:
         """Add a topic without partitions."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from gateway.errors import TopicExists
 from gateway.model import TopicName
 from gateway.topics.manager import Topic, TopicManager
 
@@ -15,7 +16,12 @@ async def internal_topic(
     """
     topic = topics.find(name)
     if topic is None:
-        return await topics.create(name, partitions=shard_count, configs=configs, internal=True)
+        try:
+            return await topics.create(
+                name, partitions=shard_count, configs=configs, internal=True
+            )
+        except TopicExists:  # another node was faster
+            topic = topics.get(name)
     if len(topic.partition_ids) < shard_count:
         topic = await topics.add_partitions(name, shard_count, internal=True)
     return topic

@@ -7,20 +7,14 @@ once they are durable. A caller that goes away meanwhile does not undo its chang
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from uuid import UUID, uuid4
-
-import structlog
 
 from gateway.clock import Clock
 from gateway.config.settings import TopicDefaults
 from gateway.contributions import Contributions
-from gateway.errors import (
-    InvalidPartitions,
-    Overloaded,
-    StorageUnavailable,
-    TopicExists,
-    TopicNotFound,
-)
+from gateway.errors import InvalidPartitions, TopicExists, TopicNotFound
+from gateway.metadata.change_model import ChangeKind
 from gateway.metadata.changes import Changes
 from gateway.metadata.store import MetadataStore, PartitionRange, TopicRow
 from gateway.model import DEFAULT_NAMESPACE, PartitionIdentity, TopicName
@@ -36,17 +30,16 @@ from gateway.topics.configs import (
     ConfigEntry,
     TopicSettings,
     check_configs,
-    check_names,
     describe,
+    merge_configs,
     parse_settings,
 )
 from gateway.topics.index import Topic, TopicIndex
+from gateway.topics.stored_topics import forget_deleted, reload_topics
 
 __all__ = ["Topic", "TopicManager", "TopicSettings"]
 
 TopicHook = Callable[[Topic], None]
-
-_log = structlog.get_logger()
 
 
 class TopicManager:
@@ -86,7 +79,7 @@ class TopicManager:
         self._nodes = nodes
         self._can_compact = can_compact
         self._index = TopicIndex()
-        self._changes = Changes()
+        self._changes = Changes(metadata.feed)
         self._creating: set[TopicName] = set()  # that are being stored
         self._auto_creating: dict[TopicName, asyncio.Task[Topic]] = {}
 
@@ -96,6 +89,7 @@ class TopicManager:
             self._add(row)
         for gone in await self._metadata.deleted_ranges():
             self._index.add_removed(gone.range, gone.topic_uuid, gone.topic)
+        self._changes.follow(ChangeKind.TOPIC, partial(reload_topics, self, self._metadata))
 
     async def close(self) -> None:
         """Wait for running changes."""
@@ -151,21 +145,12 @@ class TopicManager:
 
         At a start, they are what a crash left between a delete here and the one in the storage.
         """
-        return {
-            uuid: [
-                partition_id
-                for part in ranges
-                for partition_id in range(
-                    part.first_partition_id, part.first_partition_id + part.length
-                )
-            ]
-            for uuid, ranges in self._index.removed().items()
-        }
+        return self._index.removed_ids()
 
     def forget(self, uuid: UUID) -> None:
         """Forget a deleted topic, after the storage has logged the deletion of its partitions."""
         if self._index.forget(uuid):
-            self._changes.start(self._forget(uuid))
+            self._changes.start(forget_deleted, self._metadata, uuid)
 
     async def create(
         self,
@@ -185,7 +170,7 @@ class TopicManager:
         ``InvalidPartitions``, ``InvalidConfig``.
         """
         return await self._changes.make(
-            self._create(name, partitions, configs or {}, internal, validate_only)
+            self._create, name, partitions, configs or {}, internal, validate_only
         )
 
     async def auto_create(self, name: TopicName) -> Topic:
@@ -201,14 +186,18 @@ class TopicManager:
             return self.get(name)
         task = self._auto_creating.get(name)
         if task is None:
-            task = self._changes.start(self._create_or_get(name))
+            task = self._changes.start(self._create_or_get, name)
             self._auto_creating[name] = task
             task.add_done_callback(lambda _: self._auto_creating.pop(name, None))
         return await asyncio.shield(task)
 
     async def delete(self, name: TopicName, *, internal: bool = False) -> None:
         """Remove a topic. Errors: ``TopicNotFound``, ``PolicyViolation`` for internal ones."""
-        await self._changes.make(self._delete(name, internal))
+        await self._changes.make(self._delete, name, internal=internal)
+
+    async def delete_within(self, name: TopicName) -> None:
+        """Do as ``delete`` within another change. Errors: ``MetadataChanged``, too."""
+        await self._changes.in_turn(self._delete, name, internal=False)
 
     async def add_partitions(
         self,
@@ -223,8 +212,9 @@ class TopicManager:
         Errors: ``TopicNotFound``, ``InvalidPartitions`` (not more than before, or too many),
         ``PolicyViolation`` for internal topics, unless ``internal``.
         """
-        work = self._add_partitions(name, total_count, validate_only, internal)
-        return await self._changes.make(work)
+        return await self._changes.make(
+            self._add_partitions, name, total_count, validate_only, internal
+        )
 
     async def alter_configs(
         self,
@@ -240,7 +230,7 @@ class TopicManager:
         Errors: ``TopicNotFound``, ``InvalidConfig``, ``PolicyViolation`` for internal topics.
         """
         return await self._changes.make(
-            self._alter_configs(name, changes, replace, validate_only)
+            self._alter_configs, name, changes, replace, validate_only
         )
 
     async def _create(
@@ -277,10 +267,10 @@ class TopicManager:
         return topic
 
     async def _create_or_get(self, name: TopicName) -> Topic:
-        topic = self._index.find(name)  # somebody may have made it while we waited for our turn
+        topic = self._index.find(name)  # somebody may have made it meanwhile
         return topic or await self._create(name, None, {}, internal=False, validate_only=False)
 
-    async def _delete(self, name: TopicName, internal: bool) -> None:  # noqa: FBT001
+    async def _delete(self, name: TopicName, *, internal: bool) -> None:
         topic = self.get(name)
         if not internal:
             check_not_internal(topic)
@@ -327,14 +317,8 @@ class TopicManager:
     ) -> Topic:
         topic = self.get(name)
         check_changeable(topic)
-        kept = {} if replace else dict(topic.configs)
-        # Configs of adapters that are off stay as they are.
-        unknown = {
-            key: kept.pop(key) for key in kept.keys() - self._specs.keys() - changes.keys()
-        }
-        check_names(changes, self._specs)  # a name set back to its default may be wrong too
-        wanted = {**kept, **changes}
-        overrides = {key: value for key, value in wanted.items() if value is not None}
+        kept = {} if replace else topic.configs
+        unknown, overrides = merge_configs(kept, changes, self._specs)
         checked = unknown | check_configs(
             overrides, self._specs, nodes=self._nodes, can_compact=self._can_compact
         )
@@ -347,13 +331,6 @@ class TopicManager:
             self._announce(topic)
         return topic
 
-    async def _forget(self, uuid: UUID) -> None:
-        try:
-            await self._metadata.forget_deleted(uuid)
-        except (StorageUnavailable, Overloaded) as error:
-            # At the next start it is deleted from the storage once more, which does nothing.
-            _log.warning("deleted topic not forgotten", topic=str(uuid), error=str(error))
-
     def add_transient(self, topic: Topic, partition_id: int) -> None:
         """Add a topic of one partition that is not stored. Errors: those of ``create``."""
         name = topic.name
@@ -363,6 +340,22 @@ class TopicManager:
         check_room(self._index, self._defaults.partitions_max, 1)
         self._index.add(topic)
         self._index.add_partitions(topic, PartitionRange(0, partition_id, 1))
+        self._announce(topic)
+
+    def adopt(self, row: TopicRow) -> None:
+        """Show a topic as another node has stored it, if it is not shown so."""
+        topic = self._index.by_uuid(row.uuid)
+        if topic is None:
+            self._announce(self._add(row))
+            return
+        count = len(topic.partition_ids)
+        added = [part for part in row.ranges if part.first_number >= count]
+        for part in added:
+            self._index.add_partitions(topic, part)
+        if topic.configs != row.configs:
+            topic.configs, topic.settings = row.configs, self.settings_of(row.configs)
+        elif not added:
+            return
         self._announce(topic)
 
     def _add(self, row: TopicRow) -> Topic:

@@ -90,8 +90,19 @@ class _Node(main._Node):
 class TwoNodes:
     """Two nodes with the same adapters. Node 0 of the lists has all shards at first."""
 
-    def __init__(self, folder: Path, adapters: Sequence[str], declared: str) -> None:
-        """``declared``: tables of the config file, for topics and queues of both nodes."""
+    def __init__(
+        self,
+        folder: Path,
+        adapters: Sequence[str],
+        declared: str,
+        *,
+        metadata_url: str = "sqlite",
+    ) -> None:
+        """``declared``: tables of the config file, for topics and queues of both nodes.
+
+        ``metadata_url``: of a database that is empty.
+        """
+        self._metadata_url = metadata_url
         self.ports = {name: free_port() for name in adapters}
         self._folder = folder
         self._declared = "\n".join([*(f"[adapters.{name}]" for name in adapters), declared])
@@ -227,6 +238,7 @@ class TwoNodes:
         assignments = {
             "node.data_dir": self._folder / "data",
             "node.node_id": index + 1,
+            "metadata.url": self._metadata_url,
             "storage.adapter": "memory",
             "admin.bind": f"{HOSTS[index]}:{free_port()}",
             **{

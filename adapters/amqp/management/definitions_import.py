@@ -181,7 +181,7 @@ class Importer:
         )
 
     async def _put_queue(self, entry: Json) -> None:
-        await self._node.changes.make(self._declare(entry))
+        await self._node.changes.make(self._declare, entry)
 
     async def _declare(self, entry: Json) -> None:
         node = self._node

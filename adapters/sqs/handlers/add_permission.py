@@ -12,7 +12,7 @@ ACTION: Final = "AddPermission"
 
 async def handle(call: Call, node: SqsNode) -> Result:
     """Add the statement."""
-    return await node.changes.make(_add(call, node))
+    return await node.changes.make(_add, call, node)
 
 
 async def _add(call: Call, node: SqsNode) -> Result:

@@ -50,7 +50,7 @@ async def handle(call: Call, node: SqsNode) -> Result:
     find_target = dead_letter_finder(node, name, call, queue)
     wanted = new_queue(text, given, tags, fifo=fifo, find_target=find_target)
     if queue is None:
-        queue = await node.changes.make(_make(call, node, name, wanted))
+        queue = await node.changes.make(_make, call, node, name, wanted)
     _check_same(node, queue, given)
     return {"QueueUrl": node.url_of(call, queue)}
 

@@ -11,7 +11,7 @@ ACTION: Final = "DeleteQueue"
 
 async def handle(call: Call, node: SqsNode) -> Result:
     """Delete the queue; its name is barred for ``deleted_name_s``."""
-    return await node.changes.make(_delete(call, node))
+    return await node.changes.make(_delete, call, node)
 
 
 async def _delete(call: Call, node: SqsNode) -> Result:

@@ -66,7 +66,7 @@ class _Purge:
         """Answer when a restart will not read the ids of purged messages from the log."""
         node = self._node
         try:
-            await node.changes.make(node.queues.keep_purge(self._queue))
+            await node.changes.make(node.queues.keep_purge, self._queue)
         except GatewayError:
             node.purged.discard(self._queue.name)
             raise

@@ -12,7 +12,7 @@ ACTION: Final = "RemovePermission"
 
 async def handle(call: Call, node: SqsNode) -> Result:
     """Remove the statement; without statements the queue has no policy."""
-    return await node.changes.make(_remove(call, node))
+    return await node.changes.make(_remove, call, node)
 
 
 async def _remove(call: Call, node: SqsNode) -> Result:

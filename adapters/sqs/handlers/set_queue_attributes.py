@@ -15,7 +15,7 @@ ACTION: Final = "SetQueueAttributes"
 
 async def handle(call: Call, node: SqsNode) -> Result:
     """Change the named attributes."""
-    return await node.changes.make(_set(call, node))
+    return await node.changes.make(_set, call, node)
 
 
 async def _set(call: Call, node: SqsNode) -> Result:

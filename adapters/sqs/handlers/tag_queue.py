@@ -13,7 +13,7 @@ ACTION: Final = "TagQueue"
 
 async def handle(call: Call, node: SqsNode) -> Result:
     """Add all tags, or none."""
-    return await node.changes.make(_tag(call, node))
+    return await node.changes.make(_tag, call, node)
 
 
 async def _tag(call: Call, node: SqsNode) -> Result:

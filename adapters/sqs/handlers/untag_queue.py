@@ -13,7 +13,7 @@ ACTION: Final = "UntagQueue"
 
 async def handle(call: Call, node: SqsNode) -> Result:
     """Remove tags by key; unknown keys are ignored."""
-    return await node.changes.make(_untag(call, node))
+    return await node.changes.make(_untag, call, node)
 
 
 async def _untag(call: Call, node: SqsNode) -> Result:

@@ -273,14 +273,14 @@ async def test_sqlite_syncs_every_commit_and_hides_its_file(
     sqlite_store: SqlMetadata, tmp_path: Path
 ) -> None:
     def pragmas() -> dict[str, object]:
-        assert sqlite_store._engine is not None
-        with sqlite_store._engine.connect() as connection:
+        assert sqlite_store._database._engine is not None
+        with sqlite_store._database._engine.connect() as connection:
             return {
                 name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
                 for name in ("journal_mode", "synchronous", "foreign_keys")
             }
 
-    found = await sqlite_store._in_thread(pragmas)
+    found = await sqlite_store._database.in_thread(pragmas)
 
     assert found == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
     assert (tmp_path / "metadata.sqlite").stat().st_mode & 0o777 == 0o600

@@ -202,7 +202,7 @@ async def test_a_start_does_not_wait_until_the_queue_is_made(tmp_path: Path) -> 
     async with running(tmp_path) as world:
         await world.queue("a")
         is_stored = asyncio.Event()
-        world.queues._changes.start(is_stored.wait())  # the change before it takes long
+        world.queues._changes.start(is_stored.wait)  # the change before it takes long
         try:
             one = await asyncio.wait_for(Delayed.open(world), 10)
             await one.bind("a")

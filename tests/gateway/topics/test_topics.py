@@ -404,9 +404,9 @@ async def test_changes_that_wait_are_bounded() -> None:
         await gate.wait()
 
     for _ in range(CHANGES_MAX):
-        changes.start(wait())
+        changes.start(wait)
     with pytest.raises(Overloaded):
-        await changes.make(wait())
+        await changes.make(wait)
 
     gate.set()
     await changes.close()

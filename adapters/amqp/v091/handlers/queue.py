@@ -75,7 +75,7 @@ async def declare(channel: Channel, method: QueueDeclare) -> None:
     else:
         found = None if _is_durable(method) else _declare_transient(channel, method, name)
         if found is None:
-            found = await node.changes.make(_declare_stored(channel, method, name))
+            found = await node.changes.make(_declare_stored, channel, method, name)
     if isinstance(found, Queue):
         found.usage.touch()
     channel.last_queue = name

@@ -36,7 +36,7 @@ def instances() -> Counter[str]:
 
 async def test_it_waits_for_no_change_that_is_being_stored(one: AmqpInProcess) -> None:
     stored = asyncio.Event()
-    one.node.changes.start(stored.wait())
+    one.node.changes.start(stored.wait)
     peer = await one.peer().open(1)
 
     peer.send(1, declare("q", durable=False))

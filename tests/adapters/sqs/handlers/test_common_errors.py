@@ -89,7 +89,7 @@ async def test_too_many_changes_that_wait_are_throttled(
     url = await live.queue()
     monkeypatch.setattr(changes, "CHANGES_MAX", 1)
     may_go_on = asyncio.Event()
-    slow = live.adapter.node.changes.start(may_go_on.wait())
+    slow = live.adapter.node.changes.start(may_go_on.wait)
     refused = await live.refused(action, QueueUrl=url, **QUEUE_PARAMS[action])
     may_go_on.set()
     await slow
