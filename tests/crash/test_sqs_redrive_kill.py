@@ -108,7 +108,10 @@ def test_each_message_is_there_once_after_kills(tmp_path: Path, kills: int) -> N
             # Once all tasks were started there is nothing more to receive.
             return math.inf if redriver.started == MOVES_MAX else ledger.taken
 
-        for _ in moments(kills, progress, apart_max=MESSAGES // 4):
+        def is_met() -> bool:
+            return redriver.started > 1 and ledger.taken > MESSAGES
+
+        for _ in moments(kills, progress, apart_max=MESSAGES // 4, is_met=is_met):
             gateway.kill()
             gateway.restart()
         for worker in (*givers, redriver):
