@@ -34,6 +34,7 @@ from gateway.queues.manager import Queue
 from gateway.queues.model import Delivery, Outcome
 
 PUBLISH_BODY_BYTES_MAX: Final = 2_097_152  # its JSON is parsed in one turn of the loop
+PUBLISH_OTHER_BYTES_MAX: Final = 262_144  # of it, outside strings
 GOT_MAX: Final = 1_000
 GOT_BYTES_MAX: Final = 16_777_216
 LEASE_MS: Final = 60_000
@@ -49,7 +50,7 @@ _NUMBERS: Final = {"delivery_mode": 255, "priority": 255, "timestamp": (1 << 64)
 async def publish(call: Call) -> Response:
     """Publish a message to an exchange; say whether it was routed."""
     name = named(call.parts["exchange"])  # a missing one is refused by the publish itself
-    body = await call.body()
+    body = await call.body(outside_strings_max=PUBLISH_OTHER_BYTES_MAX)
     need(body, "routing_key", "properties", "payload", "payload_encoding")
     properties = _properties(body.get("properties") or {})
     routing_key = text_of(body, "routing_key")

@@ -80,8 +80,11 @@ def test_a_method_that_a_path_lacks_is_not_allowed(api: ManagementClient) -> Non
 
 
 @OWN
-def test_a_publish_of_more_than_its_bound_is_refused(api: ManagementClient) -> None:
-    answer = api.call("POST", "exchanges/%2F/amq.default/publish", b" " * 2_097_153)
+@pytest.mark.parametrize("body", [b" " * 2_097_153, b'{"x": [' + b"[]," * 100_000 + b"[]]}"])
+def test_a_publish_of_more_than_its_bound_is_refused(
+    api: ManagementClient, body: bytes
+) -> None:
+    answer = api.call("POST", "exchanges/%2F/amq.default/publish", body)
     assert answer.status == 400
     assert answer.body["reason"] == "Exceeded HTTP request body size limit"
 

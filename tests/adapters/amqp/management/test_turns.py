@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from adapters.amqp import policies
+from adapters.amqp.management.call import STRINGS_MAX, bytes_outside_strings
 from adapters.amqp.management.turns import (
     ROWS_PER_TURN,
     SORTED_PER_TURN,
@@ -19,6 +20,21 @@ from gateway.queues.model import QueueSettings
 from tests.adapters.amqp.conformance.methods import declare
 from tests.adapters.amqp.in_process import amqp_in_process
 from tests.support.waiting import until
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b'{"a": "b\\"c", "d": 1}', 15),
+        (b'["' + b'\\"' * 1_000_000, 3),  # a string without an end, looked at once
+        (b'["\\', 3),
+        (b"[" + b'"",' * STRINGS_MAX + b"1]", 3 * STRINGS_MAX + 3),
+        (b"[" + b'"abc",' * (STRINGS_MAX + 1) + b"1]", 6 * STRINGS_MAX + 9),
+    ],
+    ids=["escapes", "no end", "no escape", "many", "too many"],
+)
+def test_strings_count_as_empty_up_to_a_number(data: bytes, found: int) -> None:
+    assert bytes_outside_strings(data) == found
 
 
 class Turns:
