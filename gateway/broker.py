@@ -1,27 +1,28 @@
 """Broker: appends, reads, waits and tails for the adapters. No protocol, no disk.
 
-A write takes four steps: ``partition`` returns the partition's state, ``prepare`` checks the batch,
-``append`` assigns offsets and passes the batch to the storage. When it is durable, the batch
-becomes readable and the adapter's ``on_done`` acknowledges it. Everything here runs on the event
-loop; there is no task per message.
+A write takes four steps: ``partition`` (``LivePartitions.find``) returns the partition's state,
+``prepare`` checks the batch, ``append`` assigns offsets and passes the batch to the storage. When
+it is durable, the batch becomes readable and the adapter's ``on_done`` acknowledges it. Everything
+here runs on the event loop; there is no task per message.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from gateway.append_queue import AppendQueue
 from gateway.broker_metrics import register_metrics
 from gateway.clock import Clock
 from gateway.config.settings import BrokerConfig
-from gateway.errors import NotLeader, OffsetOutOfRange, TopicNotFound
+from gateway.errors import OffsetOutOfRange
 from gateway.key_index import has_key_spans, spans_with_keys
+from gateway.live_partitions import LivePartitions
 from gateway.long_poll import Waiter
 from gateway.metrics import Metrics
 from gateway.model import Buffer
-from gateway.monitoring.topic_traffic import UNCOUNTED, TopicTraffic
-from gateway.partition import Partition, not_leader
-from gateway.placement import Placement, owner_id_of, shard_of
+from gateway.monitoring.topic_traffic import TopicTraffic
+from gateway.partition import Partition
+from gateway.placement import Placement, owner_id_of
 from gateway.reader import MAX_INT64, Reader
 from gateway.records.markers import Marker
 from gateway.retention_holds import Hold, HolderKind, RetentionHolds
@@ -70,8 +71,11 @@ class Broker:
         """Called with a topic that is about to be deleted, while it can still be written."""
         self.placement = placement
         self.shards = ShardLifecycle(placement, self.after_pending)
-        self.shards.on_open.append(self._serve_loaded)
-        self._loaded: dict[int, Partition] = {}  # by id, of shards that are loading
+        self._partitions = LivePartitions(storage, placement, self.shards, self.traffic)
+        self.partition = self._partitions.find
+        self.loaded_partition = self._partitions.loaded
+        self.loaded_partitions = self._partitions.all_loaded
+        self.owns = self._partitions.owns
         self.shard_calls = ShardCalls(placement)
         """Way to the services of any shard, whichever node serves it."""
         self._loop = asyncio.get_running_loop()
@@ -102,74 +106,6 @@ class Broker:
 
     # --- partitions
 
-    def partition(self, topic: Topic, number: int) -> Partition:
-        """Return a partition's live state.
-
-        Errors: ``TopicNotFound`` for an unknown number, ``NotLeader`` for another node's.
-        """
-        if not 0 <= number < len(topic.partitions):
-            raise TopicNotFound(f"topic {topic.name.name!r} has no partition {number}")
-        partition: Partition | None = topic.partitions[number]
-        return partition or self._materialise(topic, number)
-
-    def _materialise(self, topic: Topic, number: int) -> Partition:
-        placement = self.placement
-        shard = shard_of(topic, number, placement)
-        if shard in self.shards.loading and not topic.is_internal:
-            msg = f"partition {number} of {topic.name.name} is being loaded"
-            raise NotLeader(msg, owner_id=placement.node_id, epoch=placement.epoch(shard))
-        partition = topic.partitions[number] = self._new_partition(topic, number, shard)
-        return partition
-
-    def _new_partition(self, topic: Topic, number: int, shard: int) -> Partition:
-        placement = self.placement
-        if not placement.owns(shard):
-            owner_id = owner_id_of(shard, placement)
-            raise not_leader(topic, number, owner_id, placement.epoch(shard))
-        if topic.traffic is UNCOUNTED and not topic.is_internal:
-            topic.traffic = self.traffic.of(topic.name)
-        return Partition(
-            topic,
-            number,
-            self.storage.bounds(topic.partition_ids[number]),
-            leader_epoch=placement.epoch(shard),
-            shard=shard,
-        )
-
-    def loaded_partition(self, topic: Topic, number: int) -> Partition:
-        """Return a partition, also of a shard that is loading: for state that is loaded with it.
-
-        Errors: as ``partition``.
-        """
-        shard = shard_of(topic, number, self.placement)
-        if shard not in self.shards.loading:
-            return self.partition(topic, number)
-        partition = self._loaded.get(topic.partition_ids[number])
-        if partition is None:
-            partition = self._new_partition(topic, number, shard)
-            self._loaded[partition.partition_id] = partition
-        return partition
-
-    def _serve_loaded(self, shards: Collection[int]) -> None:
-        """Serve the partitions of shards whose state is open."""
-        for partition in [one for one in self._loaded.values() if one.shard in shards]:
-            del self._loaded[partition.partition_id]
-            topic = partition.topic
-            if not partition.is_gone and topic.partitions[partition.number] is None:
-                topic.partitions[partition.number] = partition
-
-    def loaded_partitions(self) -> list[Partition]:
-        """Return the partitions of shards that are loading, for a change of owners."""
-        return list(self._loaded.values())
-
-    def owns(self, topic: Topic, number: int) -> bool:
-        """Say whether this node serves a partition, for work on all that is its own."""
-        placement = self.placement
-        if placement.owns_all and not self.shards.loading:
-            return True
-        shard = shard_of(topic, number, placement)
-        return placement.owns(shard) and shard not in self.shards.loading
-
     def follow_owner(self, partition: Partition) -> None:
         """Take over a new epoch, or stop serving a partition whose shard went to another node.
 
@@ -181,9 +117,7 @@ class Broker:
             partition.leader_epoch = epoch
             return
         partition.moved_to = (owner_id_of(shard, placement), epoch)
-        partition.is_gone = True
-        if self._loaded.pop(partition.partition_id, None) is not partition:
-            partition.topic.partitions[partition.number] = None
+        self._partitions.leave(partition)
         self.writer.producers_changed.discard(partition)
         for waiter in tuple(partition.waiters):
             if not waiter.takes_pending:
@@ -343,6 +277,10 @@ class Broker:
         settings = partition.topic.settings
         is_held = settings.is_queue or settings.in_memory or bool(self.holders.stopped)
         return is_held or partition.partition_id in self.append_limits
+
+    def check_held(self, partition: Partition, size_bytes: int) -> None:
+        """Check the room that holds leave in a partition; see ``RetentionHolds.check_room``."""
+        self.holders.check_room(partition, size_bytes)
 
     def check_room(self, partition: Partition, size_bytes: int, count: int) -> None:
         """Check the room for so many messages. Errors: ``PolicyViolation``, ``Overloaded``."""

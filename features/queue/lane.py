@@ -15,6 +15,7 @@ from features.queue.acking import Ids
 from features.queue.contiguous import next_range, take_contiguous
 from features.queue.delivery import LaneDelivery
 from features.queue.extending import extend, take_late
+from features.queue.journal_layout import KIND_PURGE, KIND_SEEK
 from features.queue.lane_state import LaneState
 from features.queue.model import (
     AT_ONCE,
@@ -258,7 +259,7 @@ class Lane(LaneState):
     def purge(self, end_offset: int) -> Effects:
         """Remove all messages below ``end_offset``, whatever their state."""
         replay.purge(end_offset, self._open, self._unread, self._now_unix_ms)
-        return Effects(journal.encode_move(journal.KIND_PURGE, end_offset), wake=True)
+        return Effects(journal.encode_move(KIND_PURGE, end_offset), wake=True)
 
     def expire_before(self, offset: int) -> Effects:
         """Drop waiting messages below ``offset``, new or requeued, and failed dead-letter moves.
@@ -274,7 +275,7 @@ class Lane(LaneState):
         offset = min(max(offset, 0), end_offset)
         replay.seek(offset, self._open, self._unread, self._now_unix_ms)
         self._acking.clear()
-        return Effects(journal.encode_move(journal.KIND_SEEK, offset))
+        return Effects(journal.encode_move(KIND_SEEK, offset))
 
     def snapshot(self) -> bytes:
         """Return the journal entry that replaces all before it."""

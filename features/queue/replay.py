@@ -5,7 +5,19 @@ from itertools import chain
 from typing import Final
 
 from features.queue import journal
-from features.queue.journal import Done, Extend, Group, Move, Return, Snapshot, Spared, Take
+from features.queue.journal_layout import (
+    KIND_PURGE,
+    KIND_SKIP,
+    Done,
+    Extend,
+    Group,
+    Move,
+    Return,
+    Snapshot,
+    Spared,
+    Take,
+)
+from features.queue.journal_parser import parse
 from features.queue.model import AT_ONCE, BY_TIME, Effects, Taken
 from features.queue.open_messages import OpenMessages
 from features.queue.states import NO_TIME, Flight, Requeued
@@ -17,7 +29,7 @@ LOST_HOLDER: Final = -1
 
 def replay(entry: bytes, messages: OpenMessages, unread: UnreadRanges) -> None:
     """Make an entry's changes to a lane that is not fed yet. Error: ``CorruptBatch``."""
-    for change in journal.parse(entry):
+    for change in parse(entry):
         if isinstance(change, Take):
             for group in change.groups:
                 _launch(group, change.due_unix_ms, messages, unread, is_held=change.is_held)
@@ -37,9 +49,9 @@ def replay(entry: bytes, messages: OpenMessages, unread: UnreadRanges) -> None:
 
 
 def _move(change: Move, messages: OpenMessages, unread: UnreadRanges) -> None:
-    if change.kind == journal.KIND_PURGE:
+    if change.kind == KIND_PURGE:
         purge(change.offset, messages, unread, AT_ONCE)
-    elif change.kind == journal.KIND_SKIP:
+    elif change.kind == KIND_SKIP:
         skip(change.offset, messages, unread)
     else:
         seek(change.offset, messages, unread, AT_ONCE)
@@ -225,6 +237,6 @@ def expire(
         effects = Effects(journal.encode_done(gone), wake=True)
     if offset > unread.next_offset:
         skip(offset, messages, unread)
-        change = journal.encode_move(journal.KIND_SKIP, offset)
+        change = journal.encode_move(KIND_SKIP, offset)
         effects = Effects((effects.journal or b"") + change, wake=True)
     return effects

@@ -33,17 +33,11 @@ from gateway.errors import GatewayError, NotLeader, StorageUnavailable
 from gateway.futures import await_done
 from gateway.model import DEFAULT_NAMESPACE, TopicName
 from gateway.partition import Partition
-from gateway.queues.journal_entries import (
-    LARGE_BYTES,
-    PIECE,
-    SNAPSHOT,
-    Journaled,
-    OnEntry,
-    PendingEntries,
-)
+from gateway.queues.journal_entries import LARGE_BYTES, Journaled, OnEntry, PendingEntries
 from gateway.queues.journal_partition import JournalPartition, SnapshotPart
 from gateway.queues.journal_reader import read_entries
-from gateway.records.codec import NO_HEADERS, encode_headers
+from gateway.queues.snapshot_pieces import snapshot_runs
+from gateway.records.codec import NO_HEADERS
 from gateway.records.record_run import RecordRun
 from gateway.slots import shard_of_key
 from gateway.storage import OnDone
@@ -52,7 +46,6 @@ from gateway.topics.manager import Topic, TopicManager
 
 QUEUES_TOPIC: Final = "__queues"
 CHECKS_PER_ROOM: Final = 16  # looking at the size is not free
-PIECE_BYTES_MAX: Final = 512 * 1024  # of a snapshot: an append of it fits any segment
 RECORD_BYTES_MAX: Final = 64 * 1024 * 1024
 STOP_BYTES_MAX: Final = 1024 * 1024  # a longer journal is rewritten when the node stops
 
@@ -64,8 +57,6 @@ _CONFIGS: Final = {
     "retention.ms": "-1",
     "max.message.bytes": str(RECORD_BYTES_MAX),
 }
-_SNAPSHOT_HEADERS: Final = encode_headers([(SNAPSHOT, None)])
-_NUMBER_BYTES: Final = 4
 
 
 def lane_id(topic_uuid: UUID, number: int, group: str) -> bytes:
@@ -306,25 +297,13 @@ class QueueJournal:
     def snapshot_part(self, lane: Journaled) -> SnapshotPart:
         """Return the end of a lane's snapshot; the pieces before it are appended at once."""
         file = self._home_of(lane)
-        snapshot = lane.snapshot()
-        count = max(len(snapshot) - 1, 0) // PIECE_BYTES_MAX
-        pieces_bytes = 0
-        for index in range(count):
-            piece = snapshot[index * PIECE_BYTES_MAX : (index + 1) * PIECE_BYTES_MAX]
-            header = (PIECE, index.to_bytes(_NUMBER_BYTES, "big"))
-            run = RecordRun(
-                lane.lane_id, (piece,), encode_headers([header]), self._clock.unix_ms()
-            )
-            pieces_bytes += run.size_bytes
+        runs = snapshot_runs(lane.lane_id, lane.snapshot(), self._clock.unix_ms())
+        for run in runs.pieces:
             self._coalescer.add(file.partition, run, partial(self._piece_done, lane, file))
             self._coalescer.seal()
+        pieces_bytes = sum(run.size_bytes for run in runs.pieces)
         self._unchecked_bytes += pieces_bytes
-        headers = _SNAPSHOT_HEADERS
-        if count:
-            headers = encode_headers([(SNAPSHOT, count.to_bytes(_NUMBER_BYTES, "big"))])
-        end = snapshot[count * PIECE_BYTES_MAX :]
-        run = RecordRun(lane.lane_id, (end,), headers, self._clock.unix_ms())
-        return SnapshotPart((file.partition, run), pieces_bytes)
+        return SnapshotPart((file.partition, runs.end), pieces_bytes)
 
     def _piece_done(
         self, lane: Journaled, file: JournalPartition, error: StorageUnavailable | None

@@ -9,17 +9,18 @@ from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Counts, Policy, SettledRange
 from features.queue.retrying import DeliveryEnd
 from gateway.errors import NotLeader
-from gateway.model import Record, TopicName
+from gateway.model import Record
 from gateway.partition import Partition
 from gateway.queues.browsing import Browsed, browse, get_record
 from gateway.queues.consumers import CancelReason, Consumers
 from gateway.queues.delivered_ranges import DeliveredRange, deliveries_of
 from gateway.queues.lanes import QueueContext, QueueLane, policy_of
-from gateway.queues.model import Delivery, DeliveryId, EarlierDelay, Outcome, QueueRow
+from gateway.queues.model import Delivery, DeliveryId, Outcome, QueueRow
 from gateway.queues.pending_receives import OnRanges, PendingReceive, PendingReceives
-from gateway.queues.purge_offsets import PURGED, parse_purged
+from gateway.queues.purge_offsets import parse_purged
 from gateway.queues.purging import purge_lanes
 from gateway.queues.queue_bounds import QueueBounds
+from gateway.queues.queue_description import QueueDescription
 from gateway.queues.receivers import Receivers
 from gateway.queues.settling import OnRangesSettled, OnSettled, Settler
 from gateway.queues.shown_forms import Columns, Show
@@ -31,7 +32,7 @@ BROWSED_MAX: Final = 1_000  # of one call
 OnDeliveries = Callable[[list[Delivery]], None]
 
 
-class Queue:
+class Queue(QueueDescription):
     """A queue, as receivers use it. Loop only; made by ``QueueManager``."""
 
     def __init__(
@@ -41,6 +42,7 @@ class Queue:
         topic: Topic,
         row: QueueRow,
     ) -> None:
+        super().__init__(topic, row)
         self._context = context
         self._pending_receives = pending_receives
         self._fairness = Fairness()
@@ -55,58 +57,9 @@ class Queue:
         self._turn = 0
         self.purged_ends = parse_purged(row.attributes)
         """End offset of the last purge, by number of the partition."""
-        self.topic = topic
-        self.row = row
-        self.settings = row.settings
         self.lanes: list[QueueLane] = []
         self.is_gone = self.is_away = False
         """Whether another node owns a partition of it; requests are refused, see ``check_here``."""
-
-    @property
-    def name(self) -> TopicName:
-        """The topic's name."""
-        return self.topic.name
-
-    @property
-    def group(self) -> str:
-        """The queue group's name."""
-        return self.row.group
-
-    @property
-    def attributes(self) -> dict[str, str]:
-        """Attributes kept by protocols beside the settings; see ``QueueRow``."""
-        return self.row.attributes
-
-    @property
-    def tags(self) -> dict[str, str]:
-        """Tags set by the owner."""
-        return self.row.tags
-
-    @property
-    def earlier_delays(self) -> tuple[EarlierDelay, ...]:
-        """Former delays, still valid for messages sent before the change."""
-        return self.row.earlier_delays
-
-    @property
-    def owns_topic(self) -> bool:
-        """Whether the topic is deleted with the queue."""
-        return self.row.owns_topic
-
-    @property
-    def created_unix_ms(self) -> int:
-        """Creation time."""
-        return self.row.created_unix_ms
-
-    @property
-    def changed_unix_ms(self) -> int:
-        """Time of the last change."""
-        return self.row.changed_unix_ms
-
-    @property
-    def protocol(self) -> str:
-        """Protocol that keeps attributes with the queue; empty when none does."""
-        names = (name for name in self.row.attributes if name != PURGED)
-        return next(names, "").partition(".")[0]
 
     @property
     def policy(self) -> Policy:

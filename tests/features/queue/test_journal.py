@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from features.queue import journal
+from features.queue import journal, journal_layout, journal_parser
 from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Order, Policy, Run
 from features.queue.retrying import DeliveryEnd
@@ -36,7 +36,9 @@ ENTRIES = entries()
 
 def test_entries_have_the_bytes_that_are_documented() -> None:
     assert journal.encode_done([7]) == bytes.fromhex("02 00000001 0000000000000007 00000001")
-    assert journal.encode_move(journal.KIND_PURGE, 258) == bytes.fromhex("05 0000000000000102")
+    assert journal.encode_move(journal_layout.KIND_PURGE, 258) == bytes.fromhex(
+        "05 0000000000000102"
+    )
     assert journal.encode_return([1, 3, 2, 9], 5, DeliveryEnd.UNSEEN) == bytes.fromhex(
         "03 01 0000000000000005 000000020000000000000001 00000003  0000000000000009 00000001"
     )
@@ -60,38 +62,38 @@ def test_entries_have_the_bytes_that_are_documented() -> None:
 
 @given(OFFSETS)
 def test_offsets_are_read_back(offsets: set[int]) -> None:
-    (change,) = journal.parse(journal.encode_done(list(offsets)))
+    (change,) = journal_parser.parse(journal.encode_done(list(offsets)))
 
-    assert isinstance(change, journal.Done)
+    assert isinstance(change, journal_layout.Done)
     assert [at for part in change.offsets for at in part] == sorted(offsets)
 
 
 def test_changes_on_end_are_one_entry() -> None:
     entry = journal.encode_extend([1], 5) + journal.encode_done([2])
 
-    assert journal.parse(entry) == [
-        journal.Extend(5, [range(1, 2)]),
-        journal.Done([range(2, 3)]),
+    assert journal_parser.parse(entry) == [
+        journal_layout.Extend(5, [range(1, 2)]),
+        journal_layout.Done([range(2, 3)]),
     ]
 
 
 def test_more_handed_out_early_than_fits_a_range_is_several() -> None:
-    last = 3 * journal.MESSAGES_MAX
-    (change,) = journal.parse(journal.encode_snapshot(0, [(1, last)], [], []))
+    last = 3 * journal_layout.MESSAGES_MAX
+    (change,) = journal_parser.parse(journal.encode_snapshot(0, [(1, last)], [], []))
 
-    assert isinstance(change, journal.Snapshot)
+    assert isinstance(change, journal_layout.Snapshot)
     assert sum(map(len, change.early)) == last
 
 
 def test_empty_entry_changes_nothing() -> None:
-    assert journal.parse(b"") == []
+    assert journal_parser.parse(b"") == []
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_entry_that_ends_early_is_corrupt(entry: bytes) -> None:
     for size in range(1, len(entry)):
         with pytest.raises(CorruptBatch):
-            journal.parse(entry[:size])
+            journal_parser.parse(entry[:size])
 
 
 @pytest.mark.parametrize(
@@ -100,14 +102,15 @@ def test_entry_that_ends_early_is_corrupt(entry: bytes) -> None:
         b"\x00",
         b"\x09",
         b"\xff" * 40,
-        journal.encode_move(journal.KIND_SEEK, -1),
+        journal.encode_move(journal_layout.KIND_SEEK, -1),
         struct.pack(">BI", 2, 1 << 31),
         struct.pack(">BIqI", 2, 1, 0, 0),
         struct.pack(">BIqI", 2, 1, -5, 1),
-        struct.pack(">BIqI", 2, 1, 0, journal.MESSAGES_MAX + 1),
+        struct.pack(">BIqI", 2, 1, 0, journal_layout.MESSAGES_MAX + 1),
         struct.pack(">BIqIqI", 2, 2, 5, 2, 6, 1),
-        struct.pack(">BIqIqI", 2, 2, 0, journal.MESSAGES_MAX, 1 << 40, 1),
-        struct.pack(">BIqI", 2, 1, 0, journal.MESSAGES_MAX) + journal.encode_done([1 << 50]),
+        struct.pack(">BIqIqI", 2, 2, 0, journal_layout.MESSAGES_MAX, 1 << 40, 1),
+        struct.pack(">BIqI", 2, 1, 0, journal_layout.MESSAGES_MAX)
+        + journal.encode_done([1 << 50]),
         struct.pack(">BBqqIIqi", 1, 0, 9, 9, 1, 1, 9, -2) + b"\0" * 9,
     ],
 )
@@ -122,7 +125,7 @@ def test_any_byte_changed_is_an_entry_or_corrupt(entry: bytes, data: st.DataObje
     at = data.draw(st.integers(0, len(entry) - 1))
     changed[at] ^= data.draw(st.integers(1, 255))
     try:
-        changes = journal.parse(bytes(changed))
+        changes = journal_parser.parse(bytes(changed))
     except CorruptBatch:
         return
     assert changes

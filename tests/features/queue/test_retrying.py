@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from features.queue import journal
+from features.queue import journal_layout, journal_parser
 from features.queue.journal import entry_of
 from features.queue.lane import Lane
 from features.queue.model import (
@@ -115,8 +115,8 @@ def test_entries_of_lanes_that_never_requeued_are_as_before() -> None:
     taken, _ = take_range(lane)
     settle(lane, taken, Outcome.RELEASE)
 
-    kinds = {type(change) for change in journal.parse(lane.snapshot())}
-    assert kinds == {journal.Snapshot}
+    kinds = {type(change) for change in journal_parser.parse(lane.snapshot())}
+    assert kinds == {journal_layout.Snapshot}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from features.queue.model import Result
 from gateway.errors import StorageFull
 from gateway.queues import journal as queue_journal
+from gateway.queues import snapshot_pieces
 from gateway.queues.journal_entries import LARGE_BYTES
 from gateway.queues.model import Outcome
 from gateway.storage import Entry, OnDone
@@ -187,7 +188,7 @@ async def test_a_snapshot_that_no_record_can_hold_goes_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(queue_journal._CONFIGS, "max.message.bytes", "10000")
-    monkeypatch.setattr(queue_journal, "PIECE_BYTES_MAX", 5_000)
+    monkeypatch.setattr(snapshot_pieces, "PIECE_BYTES_MAX", 5_000)
     async with running(tmp_path) as world:
         queue = await world.queue(order="key", lease_ms=60_000)
         await grouped(world)
@@ -210,7 +211,7 @@ async def test_a_snapshot_that_no_record_can_hold_goes_in_pieces(
 async def test_a_snapshot_of_which_a_piece_is_missing_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_journal, "PIECE_BYTES_MAX", 10)
+    monkeypatch.setattr(snapshot_pieces, "PIECE_BYTES_MAX", 10)
     async with running(tmp_path) as world:
         await world.queue()  # it is its stream that is used
         journal, lane = world.queues._context.journal, ALane()

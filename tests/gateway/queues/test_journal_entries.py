@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from features.queue import journal
+from features.queue import journal, journal_layout, journal_parser
 from features.queue.delivery import each_taken
 from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Order, Policy, Run
@@ -80,14 +80,14 @@ def replayed(entries: list[bytes]) -> tuple[object, ...]:
     lane = Lane(POLICY, 0)
     for entry in entries:
         lane.apply(entry)
-    (snapshot,) = journal.parse(lane.snapshot())
-    assert isinstance(snapshot, journal.Snapshot)
+    (snapshot,) = journal_parser.parse(lane.snapshot())
+    assert isinstance(snapshot, journal_layout.Snapshot)
     leases = [(one.due_unix_ms, one.group) for one in snapshot.leases]
     waiting = [(one.due_unix_ms, one.group) for one in snapshot.waiting]
     return snapshot.next_offset, named(leases), named(waiting)
 
 
-def named(groups: list[tuple[int, journal.Group]]) -> list[tuple[int, int, int, int]]:
+def named(groups: list[tuple[int, journal_layout.Group]]) -> list[tuple[int, int, int, int]]:
     """Return what is said of each message."""
     return sorted(
         (offset, due_unix_ms, group.attempts, group.first_taken_unix_ms)

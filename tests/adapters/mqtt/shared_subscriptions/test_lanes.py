@@ -7,7 +7,7 @@ import pytest
 
 from adapters.mqtt.shared_subscriptions.groups import ShareGroup
 from adapters.mqtt.shared_subscriptions.lanes import ShareLane
-from gateway.queues import journal
+from gateway.queues import snapshot_pieces
 from tests.adapters.mqtt.disk_faults import RARELY, full_disk, no_room_for
 from tests.adapters.mqtt.restartable_node import (
     Client,
@@ -217,7 +217,7 @@ async def test_a_snapshot_of_which_a_piece_is_refused_goes_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its end alone would be kept, and would not count."""
-    monkeypatch.setattr(journal, "PIECE_BYTES_MAX", 10)
+    monkeypatch.setattr(snapshot_pieces, "PIECE_BYTES_MAX", 10)
     async with restartable_node(tmp_path, mqtt=RARELY) as one:
         gone = await only_member(one)
         await publish(one, numbered(4))
