@@ -16,6 +16,7 @@ from gateway.groups.cursors import CursorManager
 from gateway.groups.group import Group
 from gateway.groups.model import CONSUMER_PROTOCOL, GroupName, GroupState
 from gateway.groups.owners import GroupOwners
+from gateway.model import DEFAULT_GROUP
 
 GROUP_ID_CHARS_MAX: Final = 32_767  # what Kafka's older encodings can say
 SHARE_GROUP_ID_CHARS_MAX: Final = 255  # as of the queue groups of that name
@@ -128,6 +129,12 @@ def check_name(name: GroupName) -> None:
 
 
 def check_share_name(name: GroupName) -> None:
-    """Raise ``InvalidGroupId`` for an id that no queue group can have."""
+    """Raise ``InvalidGroupId`` for an id that no share group's queues can have.
+
+    It is too long, or that of the queues of other protocols: who may read a share group of any
+    name would take their messages.
+    """
+    if name.name == DEFAULT_GROUP:
+        raise InvalidGroupId(f"{DEFAULT_GROUP} is the group of queues of other protocols")
     if len(name.name) > SHARE_GROUP_ID_CHARS_MAX:
         raise InvalidGroupId(f"a share group's id has at most {SHARE_GROUP_ID_CHARS_MAX} chars")

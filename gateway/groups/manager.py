@@ -211,12 +211,12 @@ class GroupManager(OffsetChecks):
 
         Errors come by the callback: those of ``ConsumerGroups.heartbeat``; ``GroupNotFound`` for
         a group of another kind, or with committed offsets; ``GroupFull`` for one too many;
-        ``InvalidGroupId`` for a name that is too long for a queue group.
+        ``InvalidGroupId`` as ``check_share_name``.
         """
         try:
             self._check(name)
+            check_share_name(name)
             if name not in self.share_groups.by_name and beat.epoch == JOIN_EPOCH:
-                check_share_name(name)
                 if self.has(name):
                     raise GroupNotFound(f"Group {name.name[:80]} is not a share group.")
                 self._check_room(name)

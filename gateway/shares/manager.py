@@ -26,6 +26,7 @@ from gateway.groups.consumer.group import ConsumerGroup
 from gateway.groups.consumer.manager import OnAnswered
 from gateway.groups.consumer.model import Heartbeat, HeartbeatResult
 from gateway.groups.cursors import CursorManager
+from gateway.groups.directory import check_share_name
 from gateway.groups.manager import GroupManager
 from gateway.groups.model import GroupName
 from gateway.queues.lanes import QueueLane
@@ -161,8 +162,10 @@ class ShareGroups:
     def partition(self, name: GroupName, topic: Topic, number: int) -> SharePartition:
         """Return a partition of a group.
 
-        Errors: ``TopicNotFound``, also for a topic that the group does not read; ``NotLeader``.
+        Errors: ``TopicNotFound``, also for a topic that the group does not read; ``NotLeader``;
+        ``InvalidGroupId`` as ``check_share_name``.
         """
+        check_share_name(name)
         self._broker.partition(topic, number)
         queue = self._queues.find(topic.name, name.name)
         if queue is not None:
@@ -230,6 +233,7 @@ class ShareGroups:
         Errors: those of ``check_idle``, ``partition`` and ``QueueManager.create``.
         """
         self.check_idle(name)
+        check_share_name(name)
         queue = self._queues.find(topic.name, name.name)
         if queue is None:
             await self._make(name, topic)

@@ -87,16 +87,37 @@ async def test_positions_of_a_queue_that_no_share_group_made_are_not_altered(
     async with shop(tmp_path) as one:
         await one.append(5)
         topic = one.live.kernel.topics.get(ORDERS)
-        queue = await one.live.kernel.queues.create(topic, QueueSettings(), from_start=True)
-        member = ShareMember(await one.live.client(), DEFAULT_GROUP, "x")
+        queue = await one.live.kernel.queues.create(
+            topic, QueueSettings(), group="audit", from_start=True
+        )
+        member = ShareMember(await one.live.client(), "audit", "x")
         assert (await member.beat("orders")).error_code.value == 0
         await member.beat(epoch=-1)
 
-        altered = await _alter(member, 4, DEFAULT_GROUP)
+        altered = await _alter(member, 4, "audit")
 
         [part] = altered.responses[0].partitions
         assert part.error_code.value == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert queue.counts().ready == 5
+
+
+async def test_a_share_group_does_not_take_the_messages_of_other_protocols(
+    tmp_path: Path,
+) -> None:
+    async with shop(tmp_path) as one:
+        await one.append(5)
+        topic = one.live.kernel.topics.get(ORDERS)
+        queue = await one.live.kernel.queues.create(topic, QueueSettings(), from_start=True)
+        member = ShareMember(await one.live.client(), DEFAULT_GROUP, "x")
+
+        joined = await member.beat("orders")
+        fetched = await member.fetch({one.part(): ()})
+        acknowledged = await member.acknowledge({one.part(): ()})
+
+        assert joined.error_code.value == ErrorCode.INVALID_GROUP_ID
+        assert fetched.error_code.value == ErrorCode.INVALID_GROUP_ID
+        assert acknowledged.error_code.value == ErrorCode.INVALID_GROUP_ID
+        assert queue.counts() == (5, 0, 0)
 
 
 async def test_a_group_with_a_topic_that_may_not_be_described_is_not_shown(
