@@ -5,8 +5,7 @@ each queue gets the message once, however many bindings lead to it. An alternate
 visited where no binding of its exchange matched.
 """
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from features.routing.delayed import delay_ms_of
@@ -19,43 +18,10 @@ from features.routing.model import (
     ExchangeType,
     Message,
 )
+from features.routing.route import Route, TargetSet
+from features.routing.route_memo import RouteMemo
 from features.routing.simple import Choose
 from features.routing.types import Matcher, check_binding, depends_on_key_only, new_matcher
-
-MEMO_MAX: Final = 10_000
-"""Routes by routing key that are remembered, for all exchanges of a router."""
-
-
-class TargetSet:
-    """Set of queue names. Equal sets are one object while anybody holds it."""
-
-    __slots__ = ("__weakref__", "names")
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.names = names
-        """The names, sorted."""
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
-
-    def __repr__(self) -> str:
-        return f"<TargetSet {' '.join(self.names)}>"
-
-
-class Route(NamedTuple):
-    """Result of routing a message.
-
-    ``targets``: the queues that get it. ``delayed``: names of delayed exchanges at which it waits
-    for ``delay_ms``. ``remembered``: names of recent-history exchanges that it came by.
-    """
-
-    targets: TargetSet
-    delayed: tuple[str, ...] = ()
-    delay_ms: int = 0
-    remembered: tuple[str, ...] = ()
 
 
 class Visit(NamedTuple):
@@ -85,15 +51,15 @@ class Router:
     """Exchanges of one namespace. The caller bounds their number and that of bindings.
 
     The default exchange is always there and has no bindings. ``revision`` grows with each change.
-    ``choose`` is the source of chance of random exchanges.
+    ``choose`` is the source of chance of random exchanges. ``memo`` bounds what it remembers,
+    together with other routers.
     """
 
-    def __init__(self, *, choose: Choose, memo_max: int = MEMO_MAX) -> None:
+    def __init__(self, *, choose: Choose, memo: RouteMemo | None = None) -> None:
         self._choose = choose
-        self._memo_max = memo_max
+        self._memo = (memo or RouteMemo()).part()
         self._nodes: dict[str, _BoundExchange] = {}
         self._to: dict[Destination, dict[Binding, None]] = {}
-        self._memo: dict[tuple[str, tuple[str, ...]], Route] = {}
         self._sets: WeakValueDictionary[tuple[str, ...], TargetSet] = WeakValueDictionary()
         self.revision = 0
         self.touched = 0
@@ -200,16 +166,18 @@ class Router:
         exchange; no exchange delays it again.
         """
         memo_key = (name, tuple(message.routing_keys))
-        known = self._memo.get(memo_key)
+        known = self._memo.young.get(memo_key) or self._memo.find_old(memo_key)
         if known is not None:
             return known
         walk = _Walk(self._nodes, message, 0 if is_due else delay_ms_of(message.headers))
         found = self._result(walk, name)
-        if walk.by_key_only and self._memo_max:
-            if len(self._memo) >= self._memo_max:
-                del self._memo[next(iter(self._memo))]
-            self._memo[memo_key] = found
+        if walk.by_key_only:
+            self._memo.put(memo_key, found)
         return found
+
+    def forget_routes(self) -> None:
+        """Forget what is remembered: the router is not used any more."""
+        self._memo.clear()
 
     def trace(
         self, name: str, message: Message, *, is_due: bool = False

@@ -37,6 +37,12 @@ class ExchangeConfig(FrozenConfig):
         description="Bytes of the messages that exchanges of type `x-recent-history` remember; "
         "beyond them the exchange that was idle longest forgets its own.",
     )
+    routes_bytes_max: int = Field(
+        default=16_777_216,
+        ge=0,
+        description="Bytes of the routes by routing key that all namespaces remember; beyond them "
+        "the idle ones are forgotten.",
+    )
 
 
 class DeclaredExchange(FrozenConfig):

@@ -6,7 +6,6 @@ cannot be bound. Loop only; changes are made one at a time, and show once durabl
 """
 
 import asyncio
-import random
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -26,17 +25,17 @@ from features.routing.model import (
     format_arguments,
     parse_arguments,
 )
-from features.routing.router import Route, Router
+from features.routing.route import Route
 from features.routing.types import check_exchange
 from gateway.clock import Clock
 from gateway.config.exchanges import ExchangeConfig
 from gateway.errors import InvalidRequest, Overloaded, PolicyViolation, TopicNotFound
 from gateway.exchanges.model import ExchangeName, ExchangeRow
 from gateway.exchanges.reloading import reload_exchanges
+from gateway.exchanges.routers import Routers
 from gateway.exchanges.rows import arguments_text, check_equal, is_stored, to_binding_row
 from gateway.exchanges.standard import (
     RESERVED,
-    STANDARD,
     BindingNotFound,
     ExchangeInUse,
     check_new_name,
@@ -68,8 +67,8 @@ class Exchanges:
         self._clock = clock
         self.config = config
         self._changes = Changes(metadata.feed)
-        self._routers: dict[str, Router] = {}
-        self._unchanged: dict[str, Router] = {}  # one at most
+        self._routers = Routers(config.routes_bytes_max, self._with_policy)
+        self._router = self._routers.of
         self._rows: dict[ExchangeName, ExchangeRow] = {}
         self._binding_count = 0
         self._policy: Callable[[ExchangeName], str | None] = _no_alternate
@@ -119,7 +118,7 @@ class Exchanges:
 
     def revision(self, namespace: str) -> int:
         """Return the number that grows with each change of a namespace's routes."""
-        router = self._routers.get(namespace)
+        router = self._routers.changed(namespace)
         return 0 if router is None else router.revision
 
     def find(self, name: ExchangeName) -> Exchange | None:
@@ -175,13 +174,13 @@ class Exchanges:
     def set_policy(self, alternate_of: Callable[[ExchangeName], str | None]) -> None:
         """Set the source of alternate exchanges for exchanges without one of their own."""
         self._policy = alternate_of
-        self._unchanged = {}
-        for namespace in tuple(self._routers):
+        self._routers.forget_unchanged()
+        for namespace in self._routers.namespaces:
             self.renew_alternates(namespace)
 
     def renew_alternates(self, namespace: str) -> None:
         """Ask anew for the alternate exchanges of a namespace."""
-        router = self._routers.setdefault(namespace, self._router(namespace))
+        router = self._routers.to_change(namespace)
         for exchange in router.exchanges():
             router.put(self._with_policy(namespace, exchange))
 
@@ -337,16 +336,6 @@ class Exchanges:
 
     # --- memory
 
-    def _router(self, namespace: str) -> Router:
-        """Return a namespace's router; of those without changes only the last is remembered."""
-        router = self._routers.get(namespace, self._unchanged.get(namespace))
-        if router is None:
-            router = Router(choose=random.randrange)
-            for exchange in STANDARD:
-                router.put(self._with_policy(namespace, exchange))
-            self._unchanged = {namespace: router}
-        return router
-
     @property
     def names(self) -> list[ExchangeName]:
         """Names of the exchanges that are not standard ones."""
@@ -355,7 +344,7 @@ class Exchanges:
     def keep(self, row: ExchangeRow) -> None:
         """Show an exchange as its row says; its type stays."""
         arguments = parse_arguments(row.arguments)
-        router = self._routers.setdefault(row.name.namespace, self._router(row.name.namespace))
+        router = self._routers.to_change(row.name.namespace)
         exchange = Exchange(row.name.name, ExchangeType(row.type), arguments)
         router.put(self._with_policy(row.name.namespace, exchange))
         self._rows[row.name] = row
@@ -371,8 +360,7 @@ class Exchanges:
 
     def add(self, namespace: str, binding: Binding) -> None:
         """Show a binding, unless it is shown; its source is there."""
-        router = self._routers.setdefault(namespace, self._router(namespace))
-        if router.bind(binding):
+        if self._routers.to_change(namespace).bind(binding):
             self._binding_count += 1
             for on_bound in self.on_bound:
                 on_bound(namespace, binding)
@@ -390,7 +378,7 @@ class Exchanges:
         ]
 
     def _on_topic_deleted(self, topic: Topic) -> None:
-        if (router := self._routers.get(topic.name.namespace)) is not None:
+        if (router := self._routers.changed(topic.name.namespace)) is not None:
             removed = router.remove_queue(topic.name.name)
             self._binding_count -= len(removed)
             self._delete_unused(topic.name.namespace, removed)

@@ -11,13 +11,14 @@ from features.routing.model import (
     Value,
     format_arguments,
 )
+from features.routing.route_memo import RouteMemo
 from features.routing.router import Router
 
 COUNT = 100_000
 
 
 def router_of(kind: ExchangeType) -> Router:
-    router = Router(choose=lambda _count: 0, memo_max=0)
+    router = Router(choose=lambda _count: 0, memo=RouteMemo(0))
     router.put(Exchange("x", kind))
     return router
 

@@ -13,6 +13,7 @@ from features.routing.model import (
     Message,
     format_arguments,
 )
+from features.routing.route_memo import RouteMemo
 from features.routing.router import Router
 from tests.features.routing.brute_force import queues_of
 
@@ -54,8 +55,8 @@ exchanges = st.tuples(
 messages = st.builds(Message, st.lists(keys, min_size=1, max_size=2), tables)
 
 
-def router_of(*some: Exchange, memo_max: int = 100) -> Router:
-    router = Router(choose=lambda count: count - 1, memo_max=memo_max)
+def router_of(*some: Exchange, memo: RouteMemo | None = None) -> Router:
+    router = Router(choose=lambda count: count - 1, memo=memo)
     for exchange in some:
         router.put(exchange)
     return router
@@ -178,12 +179,10 @@ def test_equal_target_sets_are_one_object() -> None:
     assert router.route("y", Message([""])).targets is held
 
 
-def test_the_memo_is_bounded_and_follows_changes() -> None:
-    router = router_of(Exchange("x", ExchangeType.TOPIC), memo_max=10)
+def test_routes_are_remembered_until_the_next_change() -> None:
+    router = router_of(Exchange("x", ExchangeType.TOPIC))
     router.bind(to_queue("x", "q", "#"))
-    for number in range(100):
-        routed(router, "x", f"key.{number}")
-    assert len(router._memo) == 10
+    routed(router, "x", "key.99")
     before = router.touched
     routed(router, "x", "key.99")
     assert router.touched == before

@@ -21,7 +21,8 @@ from features.routing.model import (
     parse_arguments,
 )
 from features.routing.recent_history import RecentHistory, history_length, is_remembered
-from features.routing.router import Route, Router
+from features.routing.route import Route
+from features.routing.router import Router
 from features.routing.types import check_exchange
 
 DELAYED = Exchange("x", ExchangeType.DELAYED, {"x-delayed-type": "direct"})
