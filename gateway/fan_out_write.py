@@ -43,20 +43,27 @@ class FurtherWrite(Write):
         """See ``Write``."""
         return len(self._first.batch)
 
+    @property
+    def stored(self) -> "FanOutWrite":
+        """See ``Write``."""
+        return self._first
+
 
 class FanOutWrite(Write):
     """Batch to be appended to several partitions, the first of which is ``partition``.
 
     ``further`` are its writes to the others: they have offsets of their own, set by
-    ``Writer.append`` too.
+    ``Writer.append`` too. ``shared`` is for what readers of several partitions keep once:
+    ``gateway.queues.cached_batch.SharedRuns``.
     """
 
-    __slots__ = ()
+    __slots__ = ("shared",)
 
     def __init__(
         self, partitions: Sequence[Partition], batch: bytearray, header: BatchHeader
     ) -> None:
         super().__init__(partitions[0], batch, header)
+        self.shared: object | None = None
         self.further = [FurtherWrite(partition, self) for partition in partitions[1:]]
 
     def check_present(self) -> None:

@@ -172,6 +172,11 @@ class Write:
         return len(self.batch)
 
     @property
+    def stored(self) -> "Write":
+        """The write whose ``batch`` is stored: this one, or the first of a fan-out."""
+        return self
+
+    @property
     def offset_count(self) -> int:
         """Number of offsets of the batch, including those without a record."""
         return self.header.last_offset_delta + 1

@@ -50,8 +50,24 @@ class Unreadable(Enum):
 Body = Record | Unreadable
 
 
+class SharedRuns:
+    """Runs of a batch that is kept for several partitions, and stored once, as it is here.
+
+    ``size_bytes`` are counted once, while it is kept for any of them: ``kept_count``.
+    """
+
+    __slots__ = ("kept_count", "size_bytes")
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.kept_count = 0
+
+
 class CachedBatch:
-    """Batch as bytes or runs until a record is needed, then as records."""
+    """Batch as bytes or runs until a record is needed, then as records.
+
+    ``size_bytes`` are its own, without those of ``shared``.
+    """
 
     __slots__ = (
         "_limits",
@@ -63,6 +79,7 @@ class CachedBatch:
         "last_offset",
         "records",
         "runs",
+        "shared",
         "shown",
         "size_bytes",
         "stamp_unix_ms",
@@ -79,6 +96,7 @@ class CachedBatch:
         self.is_large = decoding_cost_of(header) > LOOP_WORK_MAX
         self.records: Sequence[Record] | None = () if header.is_control else None
         self.size_bytes = len(data) + _BATCH_BYTES
+        self.shared: SharedRuns | None = None
         self.stamp_unix_ms: int | None = None
         self.shown: dict[Show, Shown] | None = None
         """Forms of pieces of the batch, at most one of each protocol."""
@@ -94,6 +112,17 @@ class CachedBatch:
                 self.size_bytes += run.shown.size_bytes
         if header.attributes & TIMESTAMP_TYPE_MASK:
             self.stamp_unix_ms = header.max_timestamp_unix_ms
+
+    def share(self, shared: SharedRuns | None) -> SharedRuns:
+        """Share the bytes of the runs with the batches of other partitions; return with which."""
+        self.shared = shared or SharedRuns(self.size_bytes - _BATCH_BYTES)
+        self.size_bytes = _BATCH_BYTES
+        return self.shared
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes of memory that its messages take, whoever shares them."""
+        return self.size_bytes + (0 if self.shared is None else self.shared.size_bytes)
 
     def refuse(self) -> None:
         """Mark the batch as corrupt: it has no records, and its bytes stay."""
@@ -128,7 +157,8 @@ class CachedBatch:
         records = records_of_runs(
             runs, self.base_offset, append_time_unix_ms=self.stamp_unix_ms
         )
-        self.size_bytes -= self._run_bytes(runs)
+        if self.shared is None:
+            self.size_bytes -= self._run_bytes(runs)
         self._have(records, 0)
 
     def _have(self, records: Sequence[Record] | None, value_bytes: int) -> None:
@@ -191,7 +221,7 @@ class CachedBatch:
         if (
             self.runs is not None
             and self.stamp_unix_ms is None  # else times are other ones
-            and self.size_bytes <= SHOWN_RUNS_BYTES_MAX
+            and self.read_bytes <= SHOWN_RUNS_BYTES_MAX
         ):
             shown = shown_runs(self.runs, show)
         if shown is None:

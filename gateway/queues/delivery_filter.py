@@ -181,9 +181,9 @@ class DeliveryFilter:
                     batch.is_dense
                     and not may_expire
                     and oldest_of_batch_unix_ms >= oldest_unix_ms
-                    and batch.size_bytes <= min(left_bytes, _SMALL_BYTES)
+                    and batch.read_bytes <= min(left_bytes, _SMALL_BYTES)
                 ):
-                    left_bytes -= batch.size_bytes  # at least what the messages have
+                    left_bytes -= batch.read_bytes  # at least what the messages have
                     delivered.append(_as_delivered(one))
                     continue
                 is_at_once = ttl_ms == 0 and one.attempt == 1 and has_waited

@@ -165,12 +165,15 @@ class Feeder:
             if work > LOOP_WORK_MAX:
                 rest = [(one.batch, one.header, one.base_offset) for one in writes[index:]]
                 return self._feed_beside(runs, rest, is_stored=False)
-            if write.runs is not None and self._keys is not None and not is_delayed:
+            if self._keys is None and not is_delayed:  # and its bytes are not needed
+                if not write.header.is_control:
+                    runs += plain_run(write.base_offset, write.end_offset - 1)
+            elif write.runs is not None and self._keys is not None and not is_delayed:
                 runs += self._keys.runs_of(write.runs, write.base_offset)
             else:
                 self._note(runs, (write.batch, write.header, write.base_offset))
-                is_told = is_told and self._keys is None and not is_delayed
-            if type(write.batch) is bytearray:  # a view would keep all of its request
+                is_told = False
+            if type(write.stored.batch) is bytearray:  # a view would keep all of its request
                 self._bodies.keep(partition, write)
         return self._feed(runs, is_told=is_told)
 

@@ -14,9 +14,10 @@ from typing import Final
 from features.queue.model import TakenRange
 from gateway.broker import Broker
 from gateway.errors import OffsetOutOfRange, TopicNotFound
+from gateway.fan_out_write import FanOutWrite
 from gateway.model import BatchHeader, Buffer, Record, parse_batch_header
 from gateway.partition import Partition, Write
-from gateway.queues.cached_batch import Body, CachedBatch, Unreadable
+from gateway.queues.cached_batch import Body, CachedBatch, SharedRuns, Unreadable
 from gateway.queues.delivered_ranges import DeliveredRange, FoundRange
 from gateway.queues.shown_forms import Columns, Show
 
@@ -166,9 +167,15 @@ class MessageCache:
 
     def keep(self, partition: Partition, write: Write) -> None:
         """Keep a batch that was just written: most are received at once."""
-        batch = CachedBatch(write.batch, write.header, write.base_offset)
-        if write.runs is not None:
+        stored = write.stored
+        if write.runs is None:
+            batch = CachedBatch(write.batch, write.header, write.base_offset)
+        else:
+            batch = CachedBatch(stored.batch, write.header, write.base_offset)
             batch.keep_runs(write.runs, write.header)
+            if isinstance(stored, FanOutWrite):
+                known = stored.shared
+                stored.shared = batch.share(known if isinstance(known, SharedRuns) else None)
         self._put(partition.partition_id, batch)
 
     def keep_read(
@@ -189,8 +196,7 @@ class MessageCache:
         """Drop the batches of partitions that are not read any more."""
         for partition_id in partition_ids:
             for base_offset in self._shelves.pop(partition_id, ()):
-                gone = self._batches.pop((partition_id, base_offset))
-                self.kept_bytes -= gone.size_bytes
+                self._uncount(self._batches.pop((partition_id, base_offset)))
 
     def handed_out(self, partition_id: int, next_offset: int) -> list[tuple[int, int]]:
         """Return first and last offset of each kept batch that ends before ``next_offset``."""
@@ -309,7 +315,19 @@ class MessageCache:
             shelf.append(batch.base_offset)
         self._batches[place] = batch
         self.kept_bytes += batch.size_bytes
+        if (shared := batch.shared) is not None:
+            shared.kept_count += 1
+            if shared.kept_count == 1:
+                self.kept_bytes += shared.size_bytes
         self._shrink()
+
+    def _uncount(self, gone: CachedBatch) -> None:
+        """Count a batch no more; what it shares, with the last of those that share it."""
+        self.kept_bytes -= gone.size_bytes
+        if (shared := gone.shared) is not None:
+            shared.kept_count -= 1
+            if not shared.kept_count:
+                self.kept_bytes -= shared.size_bytes
 
     def _shrink(self) -> None:
         batches = self._batches
@@ -319,8 +337,7 @@ class MessageCache:
             self._drop(next(iter(batches)))
 
     def _drop(self, place: tuple[int, int]) -> None:
-        batch = self._batches.pop(place)
-        self.kept_bytes -= batch.size_bytes
+        self._uncount(self._batches.pop(place))
         partition_id, base_offset = place
         shelf = self._shelves[partition_id]
         del shelf[bisect_right(shelf, base_offset) - 1]
@@ -340,7 +357,7 @@ def _new_bytes(found: Sequence[FoundRange], batch: CachedBatch | Unreadable) -> 
     """Return the bytes of a batch, 0 if the range found last is of it, too."""
     if isinstance(batch, Unreadable) or (found and found[-1].batch is batch):
         return 0
-    return batch.size_bytes
+    return batch.read_bytes
 
 
 def _add_found(
