@@ -52,6 +52,70 @@ class AppendLimit(Protocol):
 AppendLimits = dict[int, AppendLimit]
 
 
+class JointLimit:
+    """Limits of several queue groups on one partition: records need room in each of them."""
+
+    __slots__ = ("members",)
+
+    def __init__(self, members: tuple[AppendLimit, ...]) -> None:
+        self.members = members
+
+    def check(self, size_bytes: int) -> None:
+        """See ``AppendLimit``."""
+        for member in self.members:
+            member.check(size_bytes)
+
+    def room_for(self, run: RecordRun) -> int:
+        """See ``AppendLimit``."""
+        return min(member.room_for(run) for member in self.members)
+
+    def alike_count(self, run: RecordRun) -> int:
+        """See ``AppendLimit``."""
+        return min(member.alike_count(run) for member in self.members)
+
+    def reserve(self, run: Run) -> None:
+        """See ``AppendLimit``."""
+        for member in self.members:
+            member.reserve(run)
+
+    def release(self, run: Run) -> None:
+        """See ``AppendLimit``."""
+        for member in self.members:
+            member.release(run)
+
+    def refuse(self, run: RecordRun, headers: Headers) -> None:
+        """See ``AppendLimit``: those that have no room note it."""
+        for member in self.members:
+            if member.room_for(run) <= 0:
+                member.refuse(run, headers)
+
+
+def add_limit(limits: AppendLimits, partition_id: int, added: AppendLimit) -> None:
+    """Add a limit to those of a partition."""
+    _set(limits, partition_id, (*_members(limits, partition_id), added))
+
+
+def remove_limit(limits: AppendLimits, partition_id: int, removed: AppendLimit) -> None:
+    """Remove a limit from those of a partition; the others hold on."""
+    others = tuple(one for one in _members(limits, partition_id) if one is not removed)
+    _set(limits, partition_id, others)
+
+
+def _members(limits: AppendLimits, partition_id: int) -> tuple[AppendLimit, ...]:
+    known = limits.get(partition_id)
+    if isinstance(known, JointLimit):
+        return known.members
+    return () if known is None else (known,)
+
+
+def _set(limits: AppendLimits, partition_id: int, members: tuple[AppendLimit, ...]) -> None:
+    """Set the limits of a partition; runs that are reserved know those that they are counted by."""
+    if not members:
+        limits.pop(partition_id, None)
+    else:
+        limits[partition_id] = members[0] if len(members) == 1 else JointLimit(members)
+
+
 def reserve(
     limits: AppendLimits, parts: Iterable[tuple[Partition | TargetGroup, Run]], on_done: OnDone
 ) -> OnDone:

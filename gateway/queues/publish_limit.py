@@ -7,10 +7,8 @@ would take at once has room beyond the limit, as it does not wait.
 from collections import OrderedDict
 from collections.abc import Sequence
 
-import structlog
-
-from gateway.append_limits import AppendLimits
-from gateway.errors import GatewayError, QueueFull
+from gateway.append_limits import add_limit, remove_limit
+from gateway.errors import QueueFull
 from gateway.model import Headers
 from gateway.queues.consumers import Consumers
 from gateway.queues.lane_sizes import QueueSizes
@@ -49,15 +47,15 @@ class PublishLimit:
         """Register the limit for the queue's partitions, or for none, by its settings of now."""
         self.forget()
         if is_refusing(self._receivers):
-            limits: AppendLimits = self._context.broker.append_limits
-            ids = [lane.partition.partition_id for lane in self._receivers.lanes]
-            # Another group of the topic may have a limit, which counts then.
-            self._limited = [one for one in ids if limits.setdefault(one, self) is self]
+            self._limited = [lane.partition.partition_id for lane in self._receivers.lanes]
+            for partition_id in self._limited:
+                add_limit(self._context.broker.append_limits, partition_id, self)
+        self.check_room_soon()
 
     def forget(self) -> None:
         """Remove the limit."""
         for partition_id in self._limited:
-            self._context.broker.append_limits.pop(partition_id, None)
+            remove_limit(self._context.broker.append_limits, partition_id, self)
         self._limited = []
 
     # --- see ``AppendLimit``

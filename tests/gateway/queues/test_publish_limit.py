@@ -99,6 +99,37 @@ async def test_a_limit_goes_with_its_setting_and_with_its_queue(tmp_path: Path) 
         assert not world.broker.append_limits
 
 
+async def test_each_of_two_groups_with_a_limit_refuses_by_its_own(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        wide = await world.queue(length_max=5, overflow="reject-publish")
+        settings = wide.settings.model_copy(update={"length_max": 2})
+        narrow = await world.queues.create(wide.topic, settings, group="audit")
+        assert await try_send(world, wide, *named(0, 9)) == named(0, 2)
+        await world.until(lambda: is_fed(wide) and is_fed(narrow))
+
+        await settle(narrow, await take(narrow))
+        assert await try_send(world, wide, *named(2, 9)) == named(2, 4)
+        await world.until(lambda: is_fed(wide) and is_fed(narrow))
+        await settle(narrow, await take(narrow))
+        assert await try_send(world, wide, *named(4, 9)) == named(4, 5)  # the other one is full
+        assert (wide.counters.refused, narrow.counters.refused) == (4, 12)
+
+
+async def test_a_limit_holds_on_when_another_group_gives_its_own_up(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        first = await world.queue(length_max=9, overflow="reject-publish")
+        settings = first.settings.model_copy(update={"length_max": 1})
+        second = await world.queues.create(first.topic, settings, group="audit")
+
+        await world.queues.alter(
+            first, settings=first.settings.model_copy(update={"length_max": 0})
+        )
+
+        assert await try_send(world, first, *named(0, 3)) == named(0, 1)
+        await world.queues.delete(second)
+        assert not world.broker.append_limits
+
+
 async def test_what_is_being_appended_has_its_room_until_that_ends(tmp_path: Path) -> None:
     async with running(tmp_path) as world:
         queue = await world.queue(length_max=2, overflow="reject-publish")
