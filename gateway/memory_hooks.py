@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 
+from gateway.model import Headers
 from gateway.partition import Partition
+from gateway.records.record_run import RecordRun
 
 
 class MemoryHooks:
@@ -17,6 +19,8 @@ class MemoryHooks:
         """Raises ``Overloaded`` when all memory has no room for so many bytes."""
         self.drop_oldest: Callable[[Partition, int], None] = _leave_all
         """Drops the ready messages of transient queues below an offset."""
+        self.overflow: Callable[[Partition, RecordRun, Headers], bool] = _refuse
+        """Says whether a full partition refuses records that go elsewhere too, or drops them."""
 
 
 def _leave(_partition: Partition) -> None:
@@ -25,6 +29,11 @@ def _leave(_partition: Partition) -> None:
 
 def _take(_size_bytes: int) -> None:
     """Take any number of bytes."""
+
+
+def _refuse(_partition: Partition, _run: RecordRun, _headers: Headers) -> bool:
+    """Refuse the records: there is no queue to drop them."""
+    return True
 
 
 def _leave_all(_partition: Partition, _offset: int) -> None:

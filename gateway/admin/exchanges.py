@@ -127,7 +127,7 @@ def _message_routes(state: AdminState) -> list[Path]:
         if body.explain:
             return JSONResponse(_explained(kernel, name, _message(body)))
         found = kernel.exchanges.route(name, _message(body))
-        topics = kernel.publisher.targets(name.namespace, found)
+        topics = kernel.publisher.plans.targets(name.namespace, found)
         return JSONResponse({"topics": [topic.name.name for topic in topics]})
 
     async def publish(request: Request) -> Response:

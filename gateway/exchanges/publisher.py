@@ -1,28 +1,38 @@
 """Publishing through an exchange: one atomic append to all topics that a message goes to."""
 
 import asyncio
-from collections.abc import Collection, Sequence
-from weakref import WeakKeyDictionary
+from collections.abc import Sequence
 
 import structlog
 
 from features.routing.model import DEFAULT_EXCHANGE, Binding, Message
-from features.routing.router import Route, TargetSet
 from features.routing.waiting import WAITING_HEADER, WaitingMessage, format_waiting
 from gateway.broker import Broker
 from gateway.clock import Clock
-from gateway.coalescer import Coalescer, Part, TargetGroup
-from gateway.errors import GatewayError, NotLeader, PolicyViolation, StorageUnavailable
-from gateway.exchanges.full_queues import alike_count, refused, taking
+from gateway.coalescer import Coalescer, Part
+from gateway.errors import (
+    GatewayError,
+    NotLeader,
+    Overloaded,
+    PolicyViolation,
+    StorageUnavailable,
+)
+from gateway.exchanges.full_queues import (
+    alike_count,
+    refused,
+    refused_if,
+    taking,
+    with_room,
+)
 from gateway.exchanges.history import Histories, Publication
 from gateway.exchanges.manager import Exchanges
 from gateway.exchanges.model import ExchangeName
+from gateway.exchanges.plans import Plan, Plans, number_of
 from gateway.exchanges.standard import named
 from gateway.model import Headers, TopicName
-from gateway.partition import Partition
 from gateway.records.codec import encode_headers
 from gateway.records.record_run import RecordRun
-from gateway.slots import partition_for_key, shard_of_exchange
+from gateway.slots import shard_of_exchange
 from gateway.storage import OnDone
 from gateway.topics.manager import Topic, TopicManager
 from gateway.transfer.payload import Addressed
@@ -31,17 +41,6 @@ from gateway.transfer.transfers import Transfers
 __all__ = ["Message", "Publication", "Publisher"]
 
 _log = structlog.get_logger()
-
-
-class _Plan:
-    """Topics of a route; ``group`` are their partitions when each has only one."""
-
-    __slots__ = ("group", "revision", "topics")
-
-    def __init__(self, revision: int, topics: list[Topic]) -> None:
-        self.revision = revision
-        self.topics = topics
-        self.group: Partition | TargetGroup | None = None
 
 
 class Publisher:
@@ -67,10 +66,10 @@ class Publisher:
         self._histories = Histories(exchanges, exchanges.config.history_bytes_max)
         self.delay_topic: Topic | None = None
         """Topic in whose delays messages of delayed exchanges wait."""
-        self._plans: WeakKeyDictionary[TargetSet, dict[str, _Plan]] = WeakKeyDictionary()
+        self.plans = Plans(topics, broker, coalescer)
+        """Topics of routes."""
         exchanges.on_bound.append(self._replay)
         exchanges.on_deleted.append(self._histories.forget)
-        broker.placement.on_change.append(self._forget_plans)
 
     def publish(
         self, exchange: ExchangeName, publication: Publication, on_done: OnDone
@@ -78,7 +77,7 @@ class Publisher:
         """Append messages to every topic that they go to, all in one append or none.
 
         In this node's log they are stored once for all topics. Topics of other nodes get them
-        later, once: ``gateway.transfer``.
+        later, once: ``gateway.transfer``. One that has no room is left out: ``full_queues``.
 
         Return the topics, sorted by name; without one the messages are unroutable and nothing is
         appended, unless they wait at a delayed exchange. ``on_done`` runs once, after this has
@@ -88,7 +87,7 @@ class Publisher:
         ``PolicyViolation`` above `exchange.targets_max` topics.
         """
         route = self.exchanges.route(exchange, publication.routed)
-        plan = self._plan(exchange.namespace, route)
+        plan = self.plans.of(exchange.namespace, route)
         topics = plan.topics
         if self._broker.append_limits:
             plan, on_done = self._without_full(plan, publication, on_done)
@@ -96,10 +95,33 @@ class Publisher:
             self._waiting(ExchangeName(exchange.namespace, name), publication, route.delay_ms)
             for name in route.delayed
         ]
-        self._append(exchange, plan, publication, on_done, waiting)
+        try:
+            self._append(exchange, plan, publication, on_done, waiting)
+        except (Overloaded, PolicyViolation):
+            if not self._append_without_held(exchange, plan, publication, on_done, waiting):
+                raise
         for name in route.remembered:
             self._histories.put(ExchangeName(exchange.namespace, name), publication)
         return topics
+
+    def _append_without_held(
+        self,
+        exchange: ExchangeName,
+        plan: Plan,
+        publication: Publication,
+        on_done: OnDone,
+        waiting: Sequence[Part],
+    ) -> bool:
+        """Append to the topics that have room; return False where all have it, or none."""
+        run = self._run(publication)
+        held = with_room(self._broker, plan.topics, run)
+        if not held.topics or not held.full:
+            return False
+        refusals: list[bool] = []
+        on_done = refused_if(refusals, on_done)
+        self._append(exchange, Plan(plan.revision, held.topics), publication, on_done, waiting)
+        refusals += held.overflow(self._broker, run, publication.headers)
+        return True
 
     def alike_count(self, exchange: ExchangeName, publication: Publication) -> int:
         """Return how many of the first messages are taken, or refused, by the same queues.
@@ -113,18 +135,18 @@ class Publisher:
             route = self.exchanges.route(exchange, publication.routed)
         except GatewayError:  # ``publish`` raises it
             return len(publication.values)
-        topics = self._plan(exchange.namespace, route).topics
+        topics = self.plans.of(exchange.namespace, route).topics
         return alike_count(limits, topics, self._run(publication))
 
     def _without_full(
-        self, plan: _Plan, publication: Publication, on_done: OnDone
-    ) -> tuple[_Plan, OnDone]:
+        self, plan: Plan, publication: Publication, on_done: OnDone
+    ) -> tuple[Plan, OnDone]:
         """Return a plan without the queues that refuse the messages."""
         limits = self._broker.append_limits
         topics = taking(limits, plan.topics, self._run(publication), publication.headers)
         if len(topics) == len(plan.topics):
             return plan, on_done
-        return _Plan(plan.revision, topics), refused(on_done)
+        return Plan(plan.revision, topics), refused(on_done)
 
     def publish_all(
         self,
@@ -139,11 +161,11 @@ class Publisher:
         at once: ``on_done`` may run before this returns, with a refusal. Otherwise, and errors, as
         ``publish``.
         """
-        runs: list[tuple[_Plan, RecordRun]] = []
+        runs: list[tuple[Plan, RecordRun]] = []
         waiting: list[Part] = []
         routes = [self.exchanges.route(name, one.routed) for name, one in publications]
         for (exchange, one), route in zip(publications, routes, strict=True):
-            plan = self._plan(exchange.namespace, route)
+            plan = self.plans.of(exchange.namespace, route)
             self._check_count(plan.topics)
             runs.append((plan, self._run(one)))
             waiting += [
@@ -161,17 +183,19 @@ class Publisher:
     def _append_all(
         self,
         publications: Sequence[tuple[ExchangeName, Publication]],
-        runs: Sequence[tuple[_Plan, RecordRun]],
+        runs: Sequence[tuple[Plan, RecordRun]],
         waiting: Sequence[Part],
         on_done: OnDone,
         beside: Sequence[Part],
     ) -> None:
         if self._transfers.in_one_log:
-            parts = [(self._group(plan, run.key), run) for plan, run in runs if plan.topics]
+            parts = [
+                (self.plans.group(plan, run.key), run) for plan, run in runs if plan.topics
+            ]
             self._coalescer.add_many([*parts, *waiting, *beside], on_done)
             return
         addressed = [
-            Addressed(topic, _number(topic, run.key), run)
+            Addressed(topic, number_of(topic, run.key), run)
             for plan, run in runs
             for topic in plan.topics
         ]
@@ -182,11 +206,6 @@ class Publisher:
             on_done = both_of(on_done)
             self._coalescer.add_many(waiting, on_done)
         self._append_across(publications[0][0], addressed, on_done, beside)
-
-    def targets(self, namespace: str, route: Route) -> list[Topic]:
-        """Return the topics of a route, without names that are no topics or are internal."""
-        found = (self._topics.find(TopicName(namespace, name)) for name in route.targets)
-        return [topic for topic in found if topic is not None and not topic.is_internal]
 
     def dead_letter_topics(
         self, namespace: str, exchange: str, routing_keys: Sequence[str], headers: Headers
@@ -202,27 +221,14 @@ class Publisher:
         table = {header: _text_or_bytes(value) for header, value in headers}
         message = Message(routing_keys, table)
         route = self.exchanges.follow(namespace, name, message, is_due=True)
-        topics = self._plan(namespace, route).topics
+        topics = self.plans.of(namespace, route).topics
         self._check_count(topics)
         return topics
-
-    def _plan(self, namespace: str, route: Route) -> _Plan:
-        """Return the topics of a route; equal routes share it until a topic changes."""
-        plans = self._plans.setdefault(route.targets, {})
-        plan = plans.get(namespace)
-        revision = self._topics.revision
-        if plan is None or plan.revision != revision:
-            plan = plans[namespace] = _Plan(revision, self.targets(namespace, route))
-        return plan
-
-    def _forget_plans(self, _shards: Collection[int]) -> None:
-        """Forget the partitions of plans: one that comes back is another object."""
-        self._plans.clear()
 
     def _append(
         self,
         exchange: ExchangeName,
-        plan: _Plan,
+        plan: Plan,
         publication: Publication,
         on_done: OnDone,
         waiting: Sequence[Part] = (),
@@ -234,12 +240,14 @@ class Publisher:
         self._check_count(topics)
         run = self._run(publication)
         if self._transfers.in_one_log:
-            self._coalescer.add_many([(self._group(plan, run.key), run), *waiting], on_done)
+            self._coalescer.add_many(
+                [(self.plans.group(plan, run.key), run), *waiting], on_done
+            )
             return
         if waiting:  # in this node's log, and not as one with those of other nodes
             on_done = both_of(on_done)
             self._coalescer.add_many(waiting, on_done)
-        addressed = [Addressed(topic, _number(topic, run.key), run) for topic in topics]
+        addressed = [Addressed(topic, number_of(topic, run.key), run) for topic in topics]
         self._append_across(exchange, addressed, on_done)
 
     def _run(self, publication: Publication) -> RecordRun:
@@ -266,7 +274,7 @@ class Publisher:
         """Return where a message goes that waited; see ``gateway.queues.due_target``."""
         namespace, exchange, message = waiting
         route = self.exchanges.follow(namespace, exchange, message, is_due=True)
-        topics = self._plan(namespace, route).topics
+        topics = self.plans.of(namespace, route).topics
         self._check_count(topics)
         return topics
 
@@ -276,17 +284,6 @@ class Publisher:
                 f"the messages go to {len(topics)} topics, "
                 f"exchange.targets_max is {self._config.targets_max}"
             )
-
-    def _group(self, plan: _Plan, key: bytes | None) -> Partition | TargetGroup:
-        group = plan.group
-        if group is None:
-            partition = self._broker.partition
-            group = self._coalescer.group(
-                partition(topic, _number(topic, key)) for topic in plan.topics
-            )
-            if all(len(topic.partition_ids) == 1 for topic in plan.topics):
-                plan.group = group
-        return group
 
     def _append_across(
         self,
@@ -334,10 +331,10 @@ class Publisher:
             try:
                 if destination.is_exchange:
                     route = self.exchanges.follow(namespace, destination.name, routed)
-                    plan = self._plan(namespace, route)
+                    plan = self.plans.of(namespace, route)
                 else:
                     topic = self._topics.get(TopicName(namespace, destination.name))
-                    plan = _Plan(self._topics.revision, [topic])
+                    plan = Plan(self._topics.revision, [topic])
                 source = ExchangeName(namespace, binding.source)
                 self._append(source, plan, publication, _ignore)
             except GatewayError as error:
@@ -365,11 +362,6 @@ def _text_or_bytes(value: bytes | None) -> str | bytes | None:
         return value.decode()
     except UnicodeDecodeError:
         return value
-
-
-def _number(topic: Topic, key: bytes | None) -> int:
-    count = len(topic.partition_ids)
-    return 0 if key is None else partition_for_key(key, count)
 
 
 def _ignore(_error: StorageUnavailable | None) -> None:

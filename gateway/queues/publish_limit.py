@@ -18,7 +18,9 @@ from gateway.queues.receivers import Receivers
 from gateway.queues.refused_messages import bury_refused
 from gateway.records.record_run import RecordRun, Run
 
-_log = structlog.get_logger()
+ROOM_MAX: Final = 128  # messages that are told of at a time
+
+OnRoom = Callable[["PublishLimit", int], None]
 
 
 class PublishLimit:
@@ -114,10 +116,7 @@ class PublishLimit:
             return
         if not settings.has_dead_letters:
             return
-        try:
-            bury_refused(self._context, self._receivers.lanes[0], run, headers)
-        except GatewayError as error:
-            _log.warning("refused messages are dropped", queue=self._name, error=str(error))
+        bury_refused(self._context, self._receivers.lanes[0], run, headers)
 
     # --- counting
 

@@ -5,7 +5,7 @@ import uuid
 import structlog
 
 from features.queue.model import Dead
-from gateway.errors import StorageUnavailable
+from gateway.errors import GatewayError, StorageUnavailable
 from gateway.model import MESSAGE_ID, Headers, Record
 from gateway.queues.lanes import QueueContext, QueueLane
 from gateway.queues.length_limit import MAXLEN
@@ -21,9 +21,17 @@ def bury_refused(
     """Append refused messages of a lane to its dead letters, once.
 
     The publisher is told that they were refused, whatever becomes of that. They were never in the
-    queue: the offset of their source is where they would have been. Errors: those of
-    ``DeadLetterMover.target`` and ``DeadLetterTarget.addressed``.
+    queue: the offset of their source is where they would have been. Without a dead letter that can
+    be appended they are dropped, which is logged.
     """
+    try:
+        _bury(context, lane, run, headers)
+    except GatewayError as error:
+        queue = lane.partition.topic.name.name
+        _log.warning("refused messages are dropped", queue=queue, error=str(error))
+
+
+def _bury(context: QueueContext, lane: QueueLane, run: RecordRun, headers: Headers) -> None:
     target = context.mover.target(lane)
     if target is None:
         return
