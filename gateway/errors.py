@@ -144,7 +144,15 @@ class PolicyViolation(RequestError):
 
 
 class QueueFull(PolicyViolation):
-    """Queue whose publishers are refused while it has as much as it may."""
+    """Queue whose publishers are refused while it has as much as it may.
+
+    ``limit`` has refused a message of ``size_bytes``: see ``gateway.queues.publish_limit``.
+    """
+
+    def __init__(self, text: str = "", *, limit: object = None, size_bytes: int = 0) -> None:
+        super().__init__(text)
+        self.limit = limit
+        self.size_bytes = size_bytes
 
 
 class OffsetOutOfRange(RequestError):

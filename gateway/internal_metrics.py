@@ -109,6 +109,11 @@ def _register_queues(kernel: Kernel) -> None:
         "headgate_queue_messages", "Messages of all queues by state.", ("state",), by_state
     )
     metrics.gauge(
+        "headgate_queue_dead_letters_waiting",
+        "Dead letters that could not be moved, and are tried again.",
+        lambda: queues.dead_letters.retries.waiting_count,
+    )
+    metrics.gauge(
         "headgate_queue_receivers",
         "Waiting receivers.",
         lambda: queues.waiting_count,

@@ -18,8 +18,9 @@ def count(messages: OpenMessages, unread: UnreadRanges, end_offset: int) -> Coun
     delayed_count = messages.delayed_count + unread.delayed_count
     unfed_count = max(end_offset - unread.fed_end, 0) - unread.early.count
     waiting_count = unfed_count + unread.count + len(messages.items)
-    ready_count = waiting_count - messages.in_flight_count - delayed_count
-    return Counts(max(ready_count, 0), messages.in_flight_count, delayed_count)
+    out_count = messages.in_flight_count + messages.moving_count
+    ready_count = waiting_count - out_count - delayed_count
+    return Counts(max(ready_count, 0), out_count, delayed_count)
 
 
 def ready(messages: OpenMessages, unread: UnreadRanges, count: int) -> list[int]:

@@ -18,9 +18,9 @@ def next_range(messages: OpenMessages, policy: Policy, count: int) -> UnreadRang
     if key_queue is None or key_queue.back:
         return None
     in_flight_max = policy.in_flight_max
-    if (
-        messages.in_flight_count + count > in_flight_max
-        or len(messages.items) + count > in_flight_max * OPEN_PER_IN_FLIGHT
+    open_max = in_flight_max * OPEN_PER_IN_FLIGHT - count
+    if messages.in_flight_count + count > in_flight_max or (
+        len(messages.items) > open_max and messages.counted > open_max
     ):
         return None
     ranges = key_queue.ranges

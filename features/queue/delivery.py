@@ -22,8 +22,7 @@ _new_taken = cast("Callable[[tuple[int, int, int]], Taken]", partial(tuple.__new
 class LaneDelivery:
     """Messages taken by a call so far. ``room``: number of messages still wanted.
 
-    Dead messages use no room as long as the in-flight limit has spare room for both; the call ends
-    after ``dead_max`` of them.
+    Dead messages use no room; the call ends after ``dead_max`` of them.
     """
 
     __slots__ = (
@@ -34,7 +33,6 @@ class LaneDelivery:
         "_now_unix_ms",
         "_open",
         "_policy",
-        "_spare",
         "_unread",
         "dead",
         "room",
@@ -59,7 +57,6 @@ class LaneDelivery:
         self._now_unix_ms = 0
         self._due_unix_ms = 0
         self._dead_max = dead_max
-        self._spare = max(policy.in_flight_max - messages.in_flight_count - room, 0)
         self.room = room
         self.taken: list[TakenRange] = []
         self.dead: list[Dead] = []
@@ -72,7 +69,7 @@ class LaneDelivery:
     @property
     def _room_of_fresh(self) -> int:
         open_max = self._policy.in_flight_max * OPEN_PER_IN_FLIGHT
-        return min(self.room, open_max - len(self._open.items))
+        return min(self.room, open_max - self._open.counted)
 
     def take_all(self, now_unix_ms: int, lease_ms: int, *, quiet_only: bool = False) -> None:
         """Take from the key queues in their order; ``quiet_only`` leaves out noisy tenants."""
@@ -132,10 +129,6 @@ class LaneDelivery:
         self.dead.append(Dead(back.offset, back.attempts, reason))
         if len(self.dead) >= self._dead_max:
             self.room = 0
-        elif self._spare:
-            self._spare -= 1  # it counts as in flight until it was moved
-        else:
-            self.room -= 1
 
     def _launch_again(self, like: Requeued, offsets: list[int]) -> None:
         attempt = like.attempts + 1

@@ -20,6 +20,7 @@ from features.queue.lane_state import LaneState
 from features.queue.model import (
     AT_ONCE,
     DEAD_MAX,
+    Dead,
     Effects,
     HeldRange,
     LapsedRange,
@@ -35,7 +36,7 @@ from features.queue.rejecting import reject_ready
 from features.queue.requeueing import Requeueing
 from features.queue.retrying import DeliveryEnd
 from features.queue.selecting import SelectedTake
-from features.queue.states import Moving, Requeued
+from features.queue.states import NO_TIME, Moving, Requeued
 from features.queue.ticking import do_due
 
 
@@ -213,6 +214,16 @@ class Lane(LaneState):
             item = self._open.items.get(offset)
             if isinstance(item, Moving):
                 self._open.timers.put(item, now + retry_ms)
+
+    def move_again(self, offsets: Sequence[int]) -> list[Dead]:
+        """Return those of ``offsets`` that wait for another move, which begins now."""
+        found: list[Dead] = []
+        for offset in offsets:
+            item = self._open.items.get(offset)
+            if isinstance(item, Moving) and item.due_unix_ms != NO_TIME:
+                self._open.timers.cancel(item)
+                found.append(Dead(offset, item.attempts, item.reason, is_again=True))
+        return found
 
     def not_moved(self, offsets: Sequence[int], *, now: int) -> Effects:
         """Requeue dead messages that are not to be moved after all."""

@@ -82,6 +82,11 @@ class LaneState:
         return len(self._open.items)
 
     @property
+    def in_flight_count(self) -> int:
+        """Number of messages that are with receivers. O(1)."""
+        return self._open.in_flight_count
+
+    @property
     def moving_count(self) -> int:
         """Number of messages that are being moved away, or wait for another try. O(1)."""
         return self._open.moving_count
@@ -89,7 +94,7 @@ class LaneState:
     @property
     def returned_count(self) -> int:
         """Number of requeued messages, visible or delayed. O(1)."""
-        return len(self._open.items) - self._open.in_flight_count
+        return len(self._open.items) - self._open.in_flight_count - self._open.moving_count
 
     @property
     def next_due_unix_ms(self) -> int | None:

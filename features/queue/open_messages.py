@@ -18,13 +18,16 @@ from features.queue.timers import Timers
 OPEN_PER_IN_FLIGHT: Final = 2
 """Fresh messages go out while fewer are open than so many times those that may be in flight."""
 
+MOVING_FREE_MAX: Final = 100_000
+"""Messages being moved away that do not count as open ones: others do not wait for them."""
+
 _DONE_MIN: Final = 1_024  # offsets of done messages below it are left where they are
 
 
 class OpenMessages:
     """The open messages of a lane by offset (``items``), and all that hangs on them.
 
-    ``in_flight_count`` has those that are moving too, which are ``moving_count``;
+    ``in_flight_count`` are with receivers, and ``moving_count`` are being moved away;
     ``delayed_count`` are given back for later.
     """
 
@@ -69,6 +72,11 @@ class OpenMessages:
             heappop(below)
         lowest = min(above[0], next_offset) if above else next_offset
         return min(below[0], lowest) if below else lowest
+
+    @property
+    def counted(self) -> int:
+        """Number of messages that count as open, beside which new ones may go out. O(1)."""
+        return len(self.items) - min(self.moving_count, MOVING_FREE_MAX)
 
     def may_wake(self, in_flight_max: int) -> bool:
         """Whether the end of a flight lets others go: of its key, or because all was full."""
@@ -212,7 +220,6 @@ class OpenMessages:
     def kill(self, back: Requeued, reason: str) -> Moving:
         """A message that was given back, or is about to be, is to be moved away."""
         dying = self.items[back.offset] = Moving(back, reason)
-        self.in_flight_count += 1
         self.moving_count += 1
         return dying
 
@@ -233,7 +240,6 @@ class OpenMessages:
             return True
         is_timed = item.due_unix_ms != NO_TIME
         if isinstance(item, Moving):
-            self.in_flight_count -= 1
             self.moving_count -= 1
         else:
             self.delayed_count -= is_timed
@@ -270,7 +276,6 @@ class OpenMessages:
                 other.requeue(back, AT_ONCE if due_unix_ms == NO_TIME else due_unix_ms)
             elif isinstance(item, Moving):
                 other.items[item.offset] = item
-                other.in_flight_count += 1
                 other.moving_count += 1
                 if due_unix_ms != NO_TIME:
                     retried.append((item, due_unix_ms))

@@ -31,7 +31,7 @@ def reject_ready(
     effects = Effects()
     fresh: Fresh = {}
     keys: dict[bytes | None, None] = {}
-    room = policy.in_flight_max - messages.in_flight_count
+    room = policy.in_flight_max - messages.in_flight_count - messages.moving_count
     open_max = policy.in_flight_max * OPEN_PER_IN_FLIGHT
     for offset in sorted(offsets):
         if len(effects.dead) >= room:
@@ -40,7 +40,7 @@ def reject_ready(
         item = messages.items.get(offset)
         if type(item) is Requeued and item.due_unix_ms == NO_TIME:
             back = item
-        elif item is None and len(messages.items) < open_max:
+        elif item is None and messages.counted < open_max:
             back = _take_out(offset, messages, unread, fresh, now)
         if back is not None:
             messages.kill(back, reason)

@@ -72,23 +72,22 @@ class SelectedTake:
         self._now_unix_ms = now_unix_ms
         self._due_unix_ms = due_unix_ms
         self._alike: dict[Alike, list[int]] = {}
-        self._room_of_fresh = policy.in_flight_max * OPEN_PER_IN_FLIGHT - len(messages.items)
+        self._room = policy.in_flight_max - messages.in_flight_count
+        self._room_of_fresh = policy.in_flight_max * OPEN_PER_IN_FLIGHT - messages.counted
         self.effects = Effects()
 
     def take(self, offsets: Iterable[int]) -> list[TakenRange]:
         """Hand out what is ready, while there is room; the effects have the dead, too."""
         if self._open.key_queues.is_ordered:
             return []
-        room = self._policy.in_flight_max - self._open.in_flight_count
         fresh: list[int] = []
         keys: dict[bytes | None, None] = {}
         for offset in sorted(offsets):
-            if room <= 0:
+            if self._room <= 0:
                 break
             like = self._find(offset)
             if like is None:
                 continue
-            room -= 1
             key, attempt, _, _ = like
             keys[key] = None
             if attempt == 1:
@@ -110,6 +109,7 @@ class SelectedTake:
             if (reason := reason_to_die(self._policy, item)) is not None:
                 self._open.kill(item, reason)
                 self.effects.dead.append(Dead(offset, item.attempts, reason))
+                self._room_of_fresh += 1  # it is no open message any more
                 return like
             del items[offset]
         elif item is None and self._room_of_fresh > 0:
@@ -120,6 +120,7 @@ class SelectedTake:
             like = unread_range.key, 1, self._now_unix_ms, 0
         else:
             return None
+        self._room -= 1
         self._alike.setdefault(like, []).append(offset)
         return like
 

@@ -3,11 +3,12 @@
 A message moves with its original key, value, headers and (mostly) timestamp, and with headers
 for reason and source. The move and the message's end in its queue are one append: after a crash
 the message is in exactly one of the two. Across logs they are one decision (``gateway.transfer``).
-A message that cannot be moved (full disk, missing topic) stays in its queue and the move is
-retried; one too large for the dead-letter topic moves as a record without a value that names its
-position. Without a dead-letter topic it is dropped; but if
-there was one when it died, or if its attempts limit was raised, it is delivered again. While
-a configured dead-letter topic is missing, the attempts limit does not apply.
+A message that cannot be moved (full disk, full queue, missing topic) stays in its queue, whose
+other messages go on, and the move is retried (``gateway.queues.move_retries``); one too large for
+the dead-letter topic moves as a record without a value that names its position. Without a
+dead-letter topic it is dropped; but if there was one when it died, or if its attempts limit was
+raised, it is delivered again. While a configured dead-letter topic is missing, the attempts limit
+does not apply.
 """
 
 import asyncio
@@ -39,12 +40,12 @@ from gateway.queues.dead_letter_targets import (
 from gateway.queues.due_target import DueTarget
 from gateway.queues.lanes import DeadLetterTarget, OnMoved, QueueContext, QueueLane
 from gateway.queues.message_cache import Unreadable
+from gateway.queues.move_retries import MoveRetries, limit_of
 from gateway.storage import OnDone
 from gateway.topics.manager import Topic, TopicManager
 from gateway.transfer.payload import Addressed
 
 MOVED_PER_APPEND_MAX: Final = 128
-RETRY_MS: Final = 5_000
 
 _log = structlog.get_logger()
 
@@ -89,7 +90,7 @@ class DeadLetters:
         self._topics = topics
         self._waiting: dict[QueueLane, deque[DeadMessage]] = {}
         self._turn = 0
-        self._warned: set[bytes] = set()  # ids of lanes
+        self.retries = MoveRetries(context, self.move_dead)
         self.routes: DeadLetterRoutes | None = None
         """Exchanges, once they are loaded; until then dead letters for them wait."""
         self.due_topic: Topic | None = None
@@ -111,6 +112,10 @@ class DeadLetters:
         has_target = lane.owner.settings.has_dead_letters
         # Only a move is tried again, and that had somewhere to go.
         waiting.extend(DeadMessage(one, told, has_target or one.is_again) for one in dead)
+
+    def forget(self, lane: QueueLane) -> None:
+        """See ``DeadLetterMover``."""
+        self.retries.forget(lane)
 
     def is_there(self, name: TopicName) -> bool:
         """Say whether there is a topic of that name to move messages to."""
@@ -178,7 +183,9 @@ class DeadLetters:
             (revived if may_go or lost_target else moved).append(one)
         if revived:
             now = self._context.clock.steady_unix_ms()
-            lane.done(lane.lane.not_moved([one.dead.offset for one in revived], now=now))
+            offsets = [one.dead.offset for one in revived]
+            lane.done(lane.lane.not_moved(offsets, now=now))
+            self.retries.moved(lane, offsets)
             _tell(revived, StorageUnavailable("the message is handed out again"))
         return moved
 
@@ -191,19 +198,19 @@ class DeadLetters:
     ) -> None:
         """Move as many of ``some`` as one append holds; the others stay at the front."""
         moved: list[DeadMessage] = []
-        failed: list[DeadMessage] = []
+        failed: dict[object, tuple[GatewayError, list[DeadMessage]]] = {}
         parts: list[Addressed] = []
-        why: GatewayError | None = None
-        size_bytes = dropped = 0
+        size_bytes = dropped = tried = 0
         try:
             for one in some:
                 if size_bytes >= ROUND_BYTES_MAX:
                     break
+                tried += 1
                 try:
                     found = await self._addressed(lane, target, one.dead)
                 except GatewayError as error:
                     why = as_value(error)
-                    failed.append(one)
+                    failed.setdefault(limit_of(why), (why, []))[1].append(one)
                     continue
                 moved.append(one)
                 parts += found
@@ -212,9 +219,9 @@ class DeadLetters:
         except Exception:
             self._failed(lane, some, StorageUnavailable("a message could not be moved"))
             raise
-        waiting.extendleft(reversed(some[len(moved) + len(failed) :]))
-        if why is not None:
-            self._failed(lane, failed, why)
+        waiting.extendleft(reversed(some[tried:]))
+        for why, alike in failed.values():
+            self._failed(lane, alike, why)
         if moved:
             self._append(lane, moved, parts, dropped)
 
@@ -271,27 +278,24 @@ class DeadLetters:
             raise
         lane.lane.moved(offsets)
         lane.done(Effects(wake=True))
-        self._warned.discard(lane.lane_id)
+        self.retries.moved(lane, offsets)
         lane.owner.counters.dead_lettered += len(some) - dropped
         lane.owner.counters.dropped += dropped
         if (tracer := self._context.broker.append_queue.tracer) is not None:
             tracer.settled(lane.partition, offsets, "dead_letter")
 
     def _drop(self, lane: QueueLane, some: list[DeadMessage]) -> None:
-        entry = lane.lane.moved([dead.offset for dead, _, _ in some])
-        lane.journal.put(lane, entry, partial(_tell, some))
+        offsets = [dead.offset for dead, _, _ in some]
+        lane.journal.put(lane, lane.lane.moved(offsets), partial(_tell, some))
+        self.retries.moved(lane, offsets)
         lane.done(Effects(wake=True))
         lane.owner.counters.dropped += len(some)
 
     def _failed(self, lane: QueueLane, some: list[DeadMessage], error: GatewayError) -> None:
-        if lane.lane_id not in self._warned:  # once, until something moves again
-            self._warned.add(lane.lane_id)
+        if self.retries.failed(lane, [dead.offset for dead, _, _ in some], error):
             _log.warning(
                 "dead letters stay where they are", lane=repr(lane.partition), error=str(error)
             )
-        now = self._context.clock.steady_unix_ms()
-        lane.lane.move_failed([dead.offset for dead, _, _ in some], now=now, retry_ms=RETRY_MS)
-        self._context.arm(lane)
         if not isinstance(error, StorageUnavailable):
             error = StorageUnavailable(str(error))
         _tell(some, error)

@@ -65,6 +65,10 @@ class DeadLetterMover(Protocol):
         """Return whether there is a topic of that name to move messages to."""
         ...
 
+    def forget(self, lane: "QueueLane") -> None:
+        """Forget the moves of a lane that are to be tried again: it has gone."""
+        ...
+
     @property
     def is_routing(self) -> bool:
         """Whether exchanges are loaded: before, what goes to them is tried again."""
@@ -158,10 +162,10 @@ def policy_of(context: QueueContext, namespace: str, settings: QueueSettings) ->
 
 
 class LaneBounds(Protocol):
-    """Bounds that end messages of a queue; see ``gateway.queues.queue_bounds``."""
+    """Bounds of a queue's length and of the age of its messages; see ``queue_bounds``."""
 
     def check_soon(self, lane: "QueueLane") -> None:
-        """Drop the oldest messages, soon, if there are too many, or their time is over."""
+        """Drop messages, soon, if there are too many, or their time is over; tell of room."""
         ...
 
     def on_due(self, lane: "QueueLane") -> None:
@@ -285,6 +289,7 @@ class QueueLane:
 
     def _release(self) -> None:
         self.close()
+        self._context.mover.forget(self)
         self._context.touched.discard(self)
         self._context.broker.release_retention(self.partition.partition_id, self._hold_name)
 

@@ -5,7 +5,8 @@ would take at once has room beyond the limit, as it does not wait.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from gateway.append_limits import add_limit, remove_limit
 from gateway.errors import QueueFull
@@ -42,6 +43,10 @@ class PublishLimit:
         self._unplaced: OrderedDict[Run, None] = OrderedDict()  # of them, those without offsets
         self._unplaced_count = 0  # of their messages
         self._limited: list[int] = []  # ids of partitions
+        self._on_room: dict[OnRoom, None] = {}
+        self.awaited_bytes = 0
+        """Size of the message for which there must be room, before anybody is told."""
+        self._is_scheduled = False
 
     # --- registration
 
@@ -60,6 +65,35 @@ class PublishLimit:
             remove_limit(self._context.broker.append_limits, partition_id, self)
         self._limited = []
 
+    # --- room
+
+    def when_room(self, size_bytes: int, on_room: OnRoom) -> None:
+        """Call ``on_room`` once, with the number of messages, when there is room for one.
+
+        ``size_bytes``: of the message; of several that wait, the first counts.
+        """
+        if not self._on_room:
+            self.awaited_bytes = size_bytes
+        self._on_room[on_room] = None
+
+    def check_room_soon(self) -> None:
+        """Tell those who wait when there is room: the queue, or its limit, has changed."""
+        if self._on_room and not self._is_scheduled:
+            self._is_scheduled = True
+            self._context.loop.call_soon(self._tell_room)
+
+    def _tell_room(self) -> None:
+        self._is_scheduled = False
+        if self._receivers.is_closed or not self._on_room:
+            return
+        count = ROOM_MAX
+        if self._limited:
+            count = self._fitting_count((self.awaited_bytes,) * ROOM_MAX)
+        if count:
+            told, self._on_room = self._on_room, {}
+            for on_room in told:
+                on_room(self, count)
+
     # --- see ``AppendLimit``
 
     def check(self, size_bytes: int) -> None:
@@ -73,7 +107,9 @@ class PublishLimit:
             )
             raise QueueFull(
                 f"the queue {self._name} is full: at most {' or '.join(filter(None, bounds))} "
-                f"may be ready"
+                f"may be ready",
+                limit=self,
+                size_bytes=size_bytes,
             )
 
     @property
@@ -151,7 +187,8 @@ class PublishLimit:
         counts = [
             lane.lane.counts(lane.partition.log_end_offset) for lane in self._receivers.lanes
         ]
-        room = max(settings.in_flight_max - sum(one.in_flight for one in counts), 0)
+        in_flight_count = sum(lane.lane.in_flight_count for lane in self._receivers.lanes)
+        room = max(settings.in_flight_max - in_flight_count, 0)
         demand = min(self._demand, room)
         ready_count = sum(one.ready for one in counts)
         ready_count += self._count_unplaced()

@@ -239,10 +239,8 @@ class Queue(QueueDescription):
     @property
     def is_full(self) -> bool:
         """Whether the in-flight limit is reached: receives get nothing until some are settled."""
-        in_flight_max = self.settings.in_flight_max
-        if sum(lane.lane.open_count for lane in self.lanes) < in_flight_max:
-            return False
-        return self.counts().in_flight >= in_flight_max
+        in_flight_count = sum(lane.lane.in_flight_count for lane in self.lanes)
+        return in_flight_count >= self.settings.in_flight_max
 
     async def browse(
         self, count: int, *, from_offsets: Mapping[int, int] | None = None

@@ -7,7 +7,7 @@ from gateway.queues.head_expiry import HeadExpiry, expires
 from gateway.queues.lane_sizes import QueueSizes
 from gateway.queues.lanes import QueueContext, QueueLane
 from gateway.queues.length_limit import LengthLimit, is_dropping
-from gateway.queues.publish_limit import PublishLimit
+from gateway.queues.publish_limit import PublishLimit, is_refusing
 from gateway.queues.receivers import Receivers
 
 
@@ -24,12 +24,12 @@ class QueueBounds:
         self._expiry = HeadExpiry(context, receivers)
 
     def renew(self) -> Self | None:
-        """Apply the settings and partitions of now; return None where nothing ends messages."""
+        """Apply the settings and partitions of now; return None for a queue without bounds."""
         settings = self._receivers.settings
         self._publishes.renew()
         self._sizes.follow(self._receivers.lanes if settings.length_bytes_max else ())
         self._expiry.forget()
-        if not is_dropping(settings) and not expires(settings):
+        if not (is_dropping(settings) or expires(settings) or is_refusing(self._receivers)):
             return None
         for lane in self._receivers.lanes:
             if lane.is_open:
@@ -48,6 +48,7 @@ class QueueBounds:
             self._length.check_soon()
         if expires(settings):
             self._expiry.check_soon(lane)
+        self._publishes.check_room_soon()
 
     def on_due(self, lane: QueueLane) -> None:
         """See ``LaneBounds``."""

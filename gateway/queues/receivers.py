@@ -340,12 +340,11 @@ class Receivers:
         lanes = self.lanes
         if len(lanes) == 1:
             return messages_max
-        in_flight_max = self.settings.in_flight_max
-        if sum(lane.lane.open_count for lane in lanes) + messages_max <= in_flight_max:
+        room = self.settings.in_flight_max - sum(lane.lane.in_flight_count for lane in lanes)
+        if messages_max <= room:
             return messages_max
         self._was_full = True
-        in_flight = sum(lane.lane.counts(lane.partition.stable_end)[1] for lane in lanes)
-        return min(messages_max, in_flight_max - in_flight)
+        return room
 
     async def _read(self, receiver: Taker, parts: list[TakenPart]) -> None:
         """Read taken messages from the disk, then deliver them."""

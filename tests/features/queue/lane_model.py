@@ -62,6 +62,11 @@ class LaneModel:
     def open(self) -> list[Message]:
         return self.of_state(FLIGHT, BACK, DYING)
 
+    @property
+    def counted(self) -> list[Message]:
+        """Those that keep others from being opened."""
+        return self.of_state(FLIGHT, BACK)
+
     def append(self, key: bytes | None, visible_unix_ms: int) -> None:
         kept_key = None if self.order is Order.NONE else key
         self.messages[self.end_offset] = Message(self.end_offset, kept_key, visible_unix_ms)
@@ -132,14 +137,14 @@ class LaneModel:
     ) -> tuple[list[Taken], list[int]]:
         """Return what is handed out, and which are dead."""
         fairness = deepcopy(fairness)
-        flights = self.in_flight_max - len(self.of_state(FLIGHT, DYING))
+        flights = self.in_flight_max - len(self.of_state(FLIGHT))
         lines = self.lines()
         taken: list[Taken] = []
         dead: list[int] = []
 
         def is_full() -> bool:
             is_over = len(taken) >= count or len(dead) >= dead_max
-            return is_over or len(taken) + len(dead) >= flights
+            return is_over or len(taken) >= flights
 
         noisy: list[list[Message]] = []
         for line in self._in_turn(lines, noisy, fairness, now, quiet_only=quiet_only):
@@ -158,7 +163,7 @@ class LaneModel:
                     dead.append(message.offset)
                     continue
                 if message.state == AHEAD:
-                    if len(self.open) >= 2 * self.in_flight_max:
+                    if len(self.counted) >= 2 * self.in_flight_max:
                         break
                     message.first_taken_unix_ms = now
                 message.state = FLIGHT
@@ -198,11 +203,11 @@ class LaneModel:
         if self.order is Order.KEY:
             return taken, dead
         for message in (self.messages[at] for at in sorted(offsets) if at in self.messages):
-            if len(self.of_state(FLIGHT, DYING)) >= self.in_flight_max:
+            if len(self.of_state(FLIGHT)) >= self.in_flight_max:
                 break
             if message.state == AHEAD:
                 is_at_hand = message.offset < self.fed_end and not message.is_delayed
-                if not is_at_hand or len(self.open) >= 2 * self.in_flight_max:
+                if not is_at_hand or len(self.counted) >= 2 * self.in_flight_max:
                     continue
                 message.first_taken_unix_ms = now
             elif message.state != BACK or message.due_unix_ms != AT_ONCE:
@@ -231,7 +236,7 @@ class LaneModel:
                 continue
             if message.state == AHEAD:
                 is_at_hand = message.offset < self.fed_end and not message.is_delayed
-                if not is_at_hand or len(self.open) >= 2 * self.in_flight_max:
+                if not is_at_hand or len(self.counted) >= 2 * self.in_flight_max:
                     continue
                 message.first_taken_unix_ms = now
                 fresh.append(message)
@@ -266,7 +271,7 @@ class LaneModel:
     @property
     def has_room(self) -> bool:
         """One more may be in flight."""
-        return len(self.of_state(FLIGHT, DYING)) < self.in_flight_max
+        return len(self.of_state(FLIGHT)) < self.in_flight_max
 
     def find(
         self, offset: int, attempt: int, *, latest_only: bool = True

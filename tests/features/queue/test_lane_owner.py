@@ -2,7 +2,7 @@
 
 import pytest
 
-from features.queue import journal
+from features.queue import journal, open_messages
 from features.queue.lane import Lane
 from features.queue.model import BY_TIME, Counts, Order, Policy, Result, Run
 from tests.features.queue.lanes import LEASE_MS, lane_of, take, taking, tick
@@ -231,13 +231,30 @@ def test_the_dead_take_nobodys_place_but_only_so_many_die_at_a_time() -> None:
     assert [one.offset for one in second] == [6, 7]
 
 
-def test_the_dead_count_as_in_flight_until_they_have_moved() -> None:
-    lane = lane_of(Run(0, 9, None), attempts_max=1, in_flight_max=3)
-    take(lane, 2)
-    tick(lane, 1 + LEASE_MS)
+def test_others_go_on_while_the_dead_wait_to_be_moved() -> None:
+    lane = lane_of(Run(0, 19, None), attempts_max=1, in_flight_max=3)
+    for _ in range(4):
+        assert len(take(lane, 3)) == 3
+        tick(lane, 1 + LEASE_MS)
+    take(lane, 1, 2_000)  # it meets the dead
 
-    assert take(lane, 2, 2_000) == [2]
-    assert lane.counts(10) == Counts(ready=7, in_flight=3, delayed=0)
+    assert take(lane, 9, 2_000) == [13, 14]
+    assert (lane.moving_count, lane.in_flight_count) == (12, 3)
+    assert lane.counts(20) == Counts(ready=5, in_flight=15, delayed=0)
+
+
+def test_the_dead_that_wait_to_be_moved_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_messages, "MOVING_FREE_MAX", 5)
+    lane = lane_of(Run(0, 99, None), in_flight_max=3)
+    taken = 0
+    for _ in range(50):
+        got, _ = taking(lane, 3, holder=BY_TIME, lease_ms=LEASE_MS, now=1)
+        taken += len(got)
+        lane.reject([(one.offset, one.attempt) for one in got], reason="rejected", now=1)
+
+    assert taken == lane.moving_count == lane.open_count == 5 + 2 * 3
+    lane.moved([0])
+    assert take(lane, 3) == [11]
 
 
 def test_messages_that_wait_to_come_again_are_bounded_too() -> None:

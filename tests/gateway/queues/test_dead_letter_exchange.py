@@ -12,7 +12,7 @@ from gateway.errors import StorageUnavailable
 from gateway.exchanges.manager import Exchanges
 from gateway.exchanges.model import ExchangeName
 from gateway.exchanges.publisher import Publisher
-from gateway.queues import dead_letters
+from gateway.queues import move_retries
 from gateway.queues.manager import Queue
 from gateway.queues.model import Outcome
 from tests.gateway.queues.queue_node import (
@@ -155,7 +155,7 @@ async def test_it_waits_until_exchanges_are_loaded(tmp_path: Path) -> None:
         _, error = await try_settle(queue, await take(queue), Outcome.REJECT)
         assert isinstance(error, StorageUnavailable)
         await bind(await open_exchanges(world), "k", "dead")
-        world.advance(dead_letters.RETRY_MS)
+        world.advance(move_retries.RETRY_MS)
         await world.until(lambda: dead.counts().ready == 1)
         assert queue.counts() == (0, 0, 0)
 

@@ -10,7 +10,7 @@ from features.queue.model import Result
 from gateway.errors import StorageUnavailable
 from gateway.model import parse_batch_header
 from gateway.partition import Write
-from gateway.queues import dead_letters
+from gateway.queues import dead_letters, move_retries
 from gateway.queues.manager import Queue
 from gateway.queues.model import Outcome
 from gateway.records.codec import I64_MAX, NO_HEADERS, encode_batch, encode_runs
@@ -342,7 +342,7 @@ async def test_a_bug_that_one_move_meets_leaves_it_and_others_to_be_tried_again(
             _, error = await try_settle(queue, [first], Outcome.REJECT)
             assert isinstance(error, StorageUnavailable)
         await settle(queue, [second], Outcome.REJECT)
-        world.advance(dead_letters.RETRY_MS)
+        world.advance(move_retries.RETRY_MS)
         await world.until(lambda: dead.counts().ready == 2)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import StorageUnavailable
-from gateway.queues import dead_letters
+from gateway.queues import move_retries
 from gateway.queues.consumers import CREDIT_UNLIMITED
 from gateway.queues.model import Outcome
 from gateway.queues.queue import Queue
@@ -84,7 +84,7 @@ async def test_dead_letters_that_cannot_move_leave_room_for_consumers(tmp_path: 
         await settle(queue, out)
 
         dead = await world.queue("dead")
-        world.advance(dead_letters.RETRY_MS)
+        world.advance(move_retries.RETRY_MS)
         await world.until(lambda: queue.counts() == (2, 0, 0) and dead.counts().ready == 38)
         await world.until(lambda: is_fed(dead))
         letters = await take(dead, 50)
