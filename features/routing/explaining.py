@@ -18,7 +18,8 @@ from features.routing.model import (
     ExchangeType,
     Message,
 )
-from features.routing.router import Route, Router, Visit
+from features.routing.route import Route
+from features.routing.router import Router, Visit
 from features.routing.types import new_matcher
 
 STEPS_MAX: Final = 100

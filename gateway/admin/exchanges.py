@@ -197,7 +197,9 @@ def _message(body: SentMessage) -> Message:
 def _explained(kernel: Kernel, name: ExchangeName, message: Message) -> dict[str, Any]:
     """Return the topics of a message, those after a delay included, and the reasons."""
     found = kernel.exchanges.explain(name, message)
-    topics = {one.name.name for one in kernel.publisher.targets(name.namespace, found.later)}
+    topics = {
+        one.name.name for one in kernel.publisher.plans.targets(name.namespace, found.later)
+    }
     return {
         "topics": sorted(topics),
         "no_topics": sorted(set(found.later.targets) - topics),

@@ -45,7 +45,7 @@ def route(node: AmqpNode, query: ViewQuery) -> dict[str, Any]:
     properties = {name: values[name] for name in PROPERTIES if values.get(name)}
     message = Message(keys, headers, properties)
     found = node.kernel.exchanges.explain(ExchangeName(namespace, exchange), message)
-    topics = node.kernel.publisher.targets(namespace, found.later)
+    topics = node.kernel.publisher.plans.targets(namespace, found.later)
     return {
         "queues": [_queue_view(node, one) for one in topics[:QUEUES_MAX]],
         "total": len(topics),
