@@ -77,7 +77,7 @@ class PublishLimit:
         self._on_room[on_room] = None
 
     def check_room_soon(self) -> None:
-        """Tell those who wait when there is room: the queue, or its limit, has changed."""
+        """Call the callbacks of ``when_room`` soon, if there is room by then."""
         if self._on_room and not self._is_scheduled:
             self._is_scheduled = True
             self._context.loop.call_soon(self._tell_room)

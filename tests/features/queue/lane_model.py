@@ -64,7 +64,7 @@ class LaneModel:
 
     @property
     def counted(self) -> list[Message]:
-        """Those that keep others from being opened."""
+        """Open messages that keep others from being opened."""
         return self.of_state(FLIGHT, BACK)
 
     def append(self, key: bytes | None, visible_unix_ms: int) -> None:
