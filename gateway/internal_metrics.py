@@ -118,6 +118,11 @@ def _register_queues(kernel: Kernel) -> None:
         "Waiting receivers.",
         lambda: queues.waiting_count,
     )
+    metrics.counter_fn(
+        "headgate_transfer_records_dropped",
+        "Records of other nodes for topics in memory that were dropped: memory had no room.",
+        lambda: 0 if (waiting := queues.transfers.waiting) is None else waiting.dropped,
+    )
     metrics.counters_fn(
         "headgate_queue_events",
         "Messages of queues by outcome.",

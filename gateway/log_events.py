@@ -74,6 +74,7 @@ EVENT_NAMES: Final = {
     "shards left while they were opened": "shards.left_while_opening",
     "keys moved to their shards": "shards.keys_moved",
     "the end of a transfer is not written": "transfer.end_not_written",
+    "transferred records are dropped": "transfer.records_dropped",
     "an assignor failed": "groups.assignor_failed",
     "patterns of a group failed": "groups.patterns_failed",
     "offsets not expired": "groups.offsets_not_expired",

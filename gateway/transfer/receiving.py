@@ -40,6 +40,7 @@ from gateway.transfer.payload import (
     to_runs,
     topic_uuid_of,
 )
+from gateway.transfer.waiting_for_memory import WaitingForMemory
 from gateway.write_steps import Held, end_held
 
 Waiting = dict[tuple[int, int], list[OnReply]]
@@ -101,6 +102,8 @@ class TransferService:
         self._adopters = adopters
         self._appliers = appliers
         self._coalescer = AcceptedRuns(broker)
+        self.waiting = WaitingForMemory(broker, self._coalescer)
+        """Applied records that wait for room in memory."""
 
     def call(self, room: Room, payload: object, on_reply: OnReply) -> None:
         """Apply a part once, and answer when it is durable.
@@ -140,16 +143,19 @@ class TransferService:
         shard.waiting[source, number] = [on_reply]
         items = shard.incoming.begin(source, number)
         shard.stream.flush()  # what is gathered lies before
-        on_done = partial(self._applied, shard, source, number, held)
+        later: list[Part] = []
+        on_done = partial(self._applied, shard, source, number, held, later)
         applier = self._appliers.get(topic_uuid_of(transfer.payload))
         try:
             if applier is not None:
                 self._append(shard, items, applier, transfer.payload, on_done)
                 return
+            parts, waiting = self.waiting.split(self._parts(transfer, held))
+            later += waiting
             shard.stream.put(
                 items,
                 on_done,
-                beside=self._parts(transfer, held),
+                beside=parts,
                 coalescer=self._coalescer,
                 as_is=True,
             )
@@ -158,6 +164,7 @@ class TransferService:
             del shard.waiting[source, number]
             shard.incoming.undo(source, number)
             raise
+        self.waiting.put_off(later)
         self._coalescer.seal()
 
     def _append(
@@ -202,12 +209,13 @@ class TransferService:
             parts += [one.part for one in adopted if one.part is not None]
         return parts
 
-    def _applied(
+    def _applied(  # noqa: PLR0917 - what a part has begun
         self,
         shard: IncomingShard,
         source: int,
         number: int,
         held: Sequence[Held],
+        later: Sequence[Part],
         error: StorageUnavailable | None,
     ) -> None:
         end_held(held, error)
@@ -216,6 +224,7 @@ class TransferService:
             shard.incoming.kept(source, number)
         else:
             shard.incoming.undo(source, number)
+            self.waiting.undo(later)
         for on_reply in waiting:
             on_reply(DONE if error is None else refused(error))
 

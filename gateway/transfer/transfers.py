@@ -30,6 +30,7 @@ from gateway.topics.internal import internal_topic
 from gateway.topics.manager import Topic, TopicManager
 from gateway.transfer.payload import Addressed, Transfer, check_addressed, encode_payload
 from gateway.transfer.receiving import Adopters, Appliers, TransferService, Waiting
+from gateway.transfer.waiting_for_memory import WaitingForMemory
 
 TRANSFERS_TOPIC: Final = "__transfers"
 SERVICE: Final = "transfer"
@@ -38,6 +39,7 @@ OPEN_BYTES_MAX: Final = 16 * 1024 * 1024
 IN_FLIGHT_MAX: Final = 64
 """Parts of one source and target that are sent and not answered."""
 RETRY_S: Final = 0.2
+RETRIES_MAX: Final = 5  # after which the pause grows no more: 6.4 s
 
 _CONFIGS: Final = {"cleanup.policy": "compact", "max.message.bytes": str(VALUE_BYTES_MAX)}
 
@@ -59,6 +61,8 @@ class TransferShard:
         self.in_flight: defaultdict[int, set[int]] = defaultdict(set)
         self.followers: dict[int, list[OnApplied]] = {}  # by intent
         self.retries: dict[int, asyncio.TimerHandle] = {}
+        self.refusals: defaultdict[int, int] = defaultdict(int)
+        """Pauses in a row, by target, after which nothing was taken."""
 
 
 class Transfers:
@@ -80,6 +84,8 @@ class Transfers:
         """Parts of the node that keep the state of an internal topic, by the topic's uuid."""
         self.appliers: Appliers = {}
         """Parts whose effects are more than records, likewise."""
+        self.waiting: WaitingForMemory | None = None
+        """Records from other nodes that wait for room in memory; None until it is open."""
         self.begun = 0
         self.applied = 0
         broker.placement.on_change.append(self._follow_owners)
@@ -108,12 +114,15 @@ class Transfers:
             broker, self._topics, self._clock, self._shards.get, self.adopters, self.appliers
         )
         broker.shard_calls.register(SERVICE, service)
+        self.waiting = service.waiting
         await self.load_shards(broker.shards.owned())
         broker.shards.register(self)
 
     def close(self) -> None:
         """Stop to send; what is open goes on after the next start."""
         self._is_closed = True
+        if self.waiting is not None:
+            self.waiting.close()
         self._broker.shards.unregister(self)
         for shard in self._shards.values():
             _stop(shard)
@@ -164,6 +173,7 @@ class Transfers:
         for shard in list(self._shards.values()):
             for target in shard.outgoing.open_targets:
                 if target % placement.shard_count in moved:
+                    shard.refusals.pop(target, None)
                     self._send(shard, target)
 
     def _look(self) -> None:
@@ -344,9 +354,12 @@ class Transfers:
             return  # the next owner sends it again
         if reply.status is not Status.DONE:
             if target not in shard.retries:
-                timer = self._loop.call_later(RETRY_S, self._retry, shard, target)
+                pause_s = RETRY_S * 2 ** min(shard.refusals[target], RETRIES_MAX)
+                shard.refusals[target] += 1
+                timer = self._loop.call_later(pause_s, self._retry, shard, target)
                 shard.retries[target] = timer
             return
+        shard.refusals.pop(target, None)
         self.applied += 1
         items = shard.outgoing.answered(target, number)
         if items:
