@@ -63,7 +63,8 @@ class S3Log:
         )
         index.open()
         try:
-            restore_index(self._config, self._bucket, index, self._survey)
+            unix_ms = self._clock.unix_ms()
+            restore_index(self._config, self._bucket, index, self._survey, unix_ms)
         finally:
             index.close()
 
@@ -75,6 +76,8 @@ class S3Log:
         """Yield remarks about the findings, a line each."""
         decision = self._survey.decision
         yield f"{len(decision.live)} objects are in the index again."
+        if len(decision.ends) > 1:
+            yield f"They are of the logs of {len(decision.ends)} writers."
         if decision.unused:
             after_ms = self._config.delete_after_ms
             yield (

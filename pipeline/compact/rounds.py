@@ -85,7 +85,7 @@ def _runs(
         catalog, config, released=_ALL, now_unix_ms=now_unix_ms, skip=taken
     ):
         yield inputs
-    while inputs := merge_plan.shared_round(catalog.objects.values(), config, skip=taken):
+    while inputs := merge_plan.shared_round(catalog.own_objects(), config, skip=taken):
         yield inputs
     for state in catalog.partitions.values():
         while inputs := merge_plan.own_round(catalog, state, config, skip=taken):

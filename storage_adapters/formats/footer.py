@@ -22,8 +22,8 @@ from storage_adapters.formats.bodies import (
     introduction_end,
 )
 from storage_adapters.formats.damage import Damaged, TooNew
-from storage_adapters.formats.segment import FORMAT_VERSION
 
+FORMAT_VERSION: Final = 2  # of what is written; 1 is read too
 FOOTER_MAGIC: Final = b"HGFT"
 TRAILER_BYTES: Final = 96
 ROW_BYTES: Final = 32

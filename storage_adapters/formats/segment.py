@@ -8,8 +8,10 @@ from crc32c import crc32c
 
 from gateway.model import Buffer
 from storage_adapters.formats.damage import Damaged, TooNew
+from storage_adapters.formats.log_ranges import log_of
 
-FORMAT_VERSION: Final = 2  # of what is written; 1, which lacks control entries, is read too
+FORMAT_VERSION: Final = 3  # of objects of further logs: earlier versions know of one log only
+ONE_LOG_VERSION: Final = 2  # of all else; 1, which lacks control entries, is read too
 SEGMENT_MAGIC: Final = b"HGSG"
 SEGMENT_HEADER_BYTES: Final = 64
 
@@ -55,7 +57,7 @@ def encode_segment_header(  # noqa: PLR0913  # The header's fields, by name.
 ) -> bytes:
     """Encode the 64 bytes of the header."""
     fields = _FIELDS.pack(
-        FORMAT_VERSION,
+        FORMAT_VERSION if log_of(first_sequence) else ONE_LOG_VERSION,
         kind,
         0,
         SEGMENT_HEADER_BYTES,

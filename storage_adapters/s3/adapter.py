@@ -29,6 +29,7 @@ from storage_adapters.s3.caching import ObjectCache
 from storage_adapters.s3.committer import Committer
 from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.index_thread import IndexThread
+from storage_adapters.s3.log_ends import DataPlace
 from storage_adapters.s3.log_starts import LogStarts
 from storage_adapters.s3.login_object import keep_login_required
 from storage_adapters.s3.merged_change import Changer
@@ -37,10 +38,12 @@ from storage_adapters.s3.metrics import (
     register_bucket,
     register_cache,
     register_commits,
+    register_counts,
     register_merges,
 )
 from storage_adapters.s3.objects import Part
 from storage_adapters.s3.opening import Opened, introduce, open_data
+from storage_adapters.s3.other_writers import OtherWriters
 from storage_adapters.s3.reading import Reader
 from storage_adapters.s3.rewriting import Rewriter
 from storage_adapters.s3.rows import RowsCache, load_rows, read_rows, rows_max_of
@@ -51,7 +54,7 @@ from storage_adapters.s3.state import KIND_LOG, Catalog
 from storage_adapters.s3.sweeper import Sweeper
 from storage_adapters.s3.uploader import Uploaded, Uploader
 
-NUMBERS_RESERVED: Final = 8  # beside one for each upload
+NUMBERS_RESERVED: Final = 24  # beside one for each upload; half are drawn at a time
 _UNBOUNDED_BYTES: Final = 1 << 60  # a bucket is never full
 _NOT_OPEN: Final = "the storage is not open"
 
@@ -65,8 +68,12 @@ class S3Storage:
 
     Config = S3Config
 
-    def __init__(self, config: S3Config, *, data_dir: Path, clock: Clock) -> None:
+    def __init__(
+        self, config: S3Config, *, data_dir: Path, clock: Clock, is_shared: bool = False
+    ) -> None:
+        """``is_shared``: other nodes append too, each to partitions of its own."""
         self._config = config
+        self._is_shared = is_shared
         self._data_dir = data_dir
         self._clock = clock
         self._catalog = Catalog()
@@ -85,6 +92,7 @@ class S3Storage:
         self._rewriter: Rewriter
         self._sweeper: Sweeper
         self._scrubber: Scrubber
+        self.others: OtherWriters
         self.data_uuid = UUID(int=0)
         self.is_empty = True
 
@@ -111,7 +119,9 @@ class S3Storage:
         self._bucket = Bucket(self._config, self._clock)
         loop = asyncio.get_running_loop()
         opened = await loop.run_in_executor(
-            None, open_data, self._config, self._bucket, host, self._clock, self._reserve
+            None,
+            open_data,
+            *(self._config, self._bucket, host, self._clock, self._reserve, self._is_shared),
         )
         self._catalog = opened.catalog
         self.data_uuid, self.is_empty = opened.data_uuid, opened.is_empty
@@ -254,14 +264,7 @@ class S3Storage:
         register_merges(metrics, self._merger)
         self._sweeper.register(metrics)
         self._scrubber.register(metrics)
-        metrics.gauge(
-            "headgate_s3_uploads_waiting",
-            "Objects of appends that are not committed yet.",
-            lambda: self._uploader.waiting_count,
-        )
-        metrics.gauge(
-            "headgate_s3_objects", "Live objects.", lambda: len(self._catalog.objects)
-        )
+        register_counts(metrics, self._catalog, lambda: self._uploader.waiting_count)
 
     # Opening.
 
@@ -287,7 +290,10 @@ class S3Storage:
         self._cache = ObjectCache(
             self._bucket, config, data_dir=self._data_dir, prefix=config.prefix
         )
-        self._reader = Reader(catalog, self._rows, self._cache, config)
+        place = DataPlace(self._bucket, config.prefix, self.data_uuid)
+        self.others = OtherWriters(catalog, self._look_ups, place, self._clock, self._forget)
+        refresh = self.others.refresh if self._is_shared else None
+        self._reader = Reader(catalog, self._rows, self._cache, config, refresh=refresh)
         self._starts = LogStarts(catalog, self._rows, self._committer)
         changer = Changer(
             catalog,

@@ -39,13 +39,13 @@ class BoundsRow(NamedTuple):
 class Change(NamedTuple):
     """One change. ``next_sequence``: -1 keeps it. ``gone``: live objects that become dead.
 
-    ``shrunk``: live objects that lose parts, with the parts that stay. ``reserve``: the number of
-    object numbers to reserve in the same transaction.
+    ``shrunk``: live objects that lose parts, with the partitions of these. ``reserve``: the number
+    of object numbers to reserve in the same transaction.
     """
 
     added: tuple[NewObject, ...] = ()
     gone: tuple[int, ...] = ()
-    shrunk: tuple[tuple[int, list[ObjectPart]], ...] = ()
+    shrunk: tuple[tuple[int, frozenset[int]], ...] = ()
     bounds: tuple[BoundsRow, ...] = ()
     next_sequence: int = -1
     reserve: int = 0

@@ -89,7 +89,9 @@ class Committer:
         Raised when another node owns the data, and when the storage is closed meanwhile.
         """
         async with self._turn:
-            missing = max(self._reserve + self._takers - len(self._numbers), 0)
+            missing = self._reserve + self._takers - len(self._numbers)
+            # Many at a time: a draw of numbers waits for the draws of other writers.
+            missing = missing if missing > self._reserve // 2 else 0
             if not missing and change == _NOTHING:
                 return
             whole = change._replace(reserve=missing)

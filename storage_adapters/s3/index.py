@@ -4,7 +4,7 @@ Every method waits for the database: call it in a thread, one call at a time. Ea
 transaction. docs/formats.md section 11 describes the tables.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID, uuid4
 
@@ -16,7 +16,6 @@ from sqlalchemy import (
     bindparam,
     delete,
     select,
-    update,
 )
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -26,6 +25,7 @@ from gateway.sql.checkpoints import Checkpoints
 from gateway.sql.engines import bound_statements, make_engine, one_line, reading
 from gateway.sql.statement_timeout import Closing, ConnectionTimeout
 from storage_adapters.s3 import index_leases as leases
+from storage_adapters.s3 import index_owners as owners
 from storage_adapters.s3 import index_sweeping as sweeping
 from storage_adapters.s3 import index_tables as tables
 from storage_adapters.s3 import index_work as work
@@ -36,15 +36,9 @@ from storage_adapters.s3.index_errors import (
     OutcomeUnknown,
     PendingLost,
 )
-from storage_adapters.s3.index_tables import IndexIdentity, Loaded
-from storage_adapters.s3.tables import (
-    BOUNDS,
-    DEAD,
-    INDEX,
-    OBJECTS,
-    OWNERS,
-    SLOT,
-)
+from storage_adapters.s3.index_owners import Claim, LogOwner
+from storage_adapters.s3.index_tables import IndexChanges, IndexIdentity, Loaded
+from storage_adapters.s3.tables import BOUNDS, DEAD, INDEX, NOBODY, OBJECTS
 
 __all__ = [
     "Fenced",
@@ -62,7 +56,7 @@ _T = TypeVar("_T")
 
 
 class Ownership(NamedTuple):
-    """Result of a take-over. ``reserved``: numbers for the node's next objects."""
+    """Result of a claim. ``next_sequence``: of the log. ``reserved``: numbers for next objects."""
 
     epoch: int
     next_sequence: int
@@ -133,31 +127,56 @@ class Index:
         self._write(lambda connection: tables.set_owner_of_data(connection, of))
 
     def take_over(self, node_id: int, *, reserve: int) -> Ownership:
-        """Become the owner: from now on commits of earlier owners are ``Fenced``.
+        """Become the only writer: from now on commits of all earlier ones are ``Fenced``.
 
-        The epoch is one higher than any before; ``reserve`` numbers are reserved.
+        The epoch is higher than any before; ``reserve`` numbers are reserved.
         """
+        return self._claim(
+            lambda connection: owners.take_over(connection, node_id, numbers=reserve)
+        )
 
-        def take(connection: Connection) -> Ownership:
-            connection.execute(
-                update(OWNERS)
-                .where(OWNERS.c.slot == SLOT)
-                .values(
-                    node_id=node_id,
-                    epoch=OWNERS.c.epoch + 1,
-                    next_number=OWNERS.c.next_number + reserve,
-                )
-            )
-            tables.raise_format(connection)
-            now = work.owner(connection)
-            reserved = work.reserve(connection, now.epoch, reserve, self._clock.unix_ms())
-            return Ownership(now.epoch, now.next_sequence, reserved)
+    def join(self, node_id: int, *, reserve: int) -> Ownership:
+        """Become a writer beside others: only earlier starts of the node are ``Fenced``.
 
-        return self._write(take)
+        The node's log is that of its earlier starts, one that nobody has, or a new one.
+        """
+        return self._claim(lambda connection: owners.join(connection, node_id, numbers=reserve))
+
+    def fence(self, log: int) -> Ownership:
+        """Fence a log's writer: its commits are ``Fenced``, and its log ends at ``next_sequence``.
+
+        One number is reserved under the log's new epoch.
+        """
+        return self._claim(lambda connection: owners.fence(connection, log))
+
+    def leave(self, epoch: int) -> None:
+        """Leave a log that has ended to nobody. Errors: ``Fenced``."""
+        self._write(lambda connection: owners.own(connection, epoch, node_id=NOBODY))
+
+    def writers(self) -> list[LogOwner]:
+        """Return all logs with their writers, in order."""
+        return self._read(owners.log_owners)
+
+    def _claim(self, claim: Callable[[Connection], Claim]) -> Ownership:
+        def run(connection: Connection) -> Ownership:
+            epoch, next_sequence, numbers = claim(connection)
+            reserved = [ObjectId(number, epoch) for number in numbers]
+            work.insert_pending(connection, reserved, self._clock.unix_ms())
+            return Ownership(epoch, next_sequence, numbers)
+
+        return self._write(run)
 
     def load(self) -> Loaded:
         """Return all live objects and bounds in one snapshot. Damage is an error."""
         return self._read(lambda connection: tables.load(connection, self._watch.renew))
+
+    def changes(self, log: int, known: Mapping[int, int]) -> IndexChanges:
+        """Return what has changed in other logs than ``log``, in one snapshot.
+
+        ``known``: their objects that were live before, with ``deaths`` as it was said then, 0
+        after ``load``. Damage is an error.
+        """
+        return self._read(lambda connection: tables.load_changes(connection, log, known))
 
     def rows(self, number: int) -> bytes | None:
         """Return an object's packed rows (``formats.object_index.unpack_rows``).
@@ -254,29 +273,23 @@ class Index:
         data_uuid: UUID,
         bucket: str,
         prefix: str,
-        next_sequence: int,
+        ends: Mapping[int, int],
         next_number: int,
         epoch: int,
         pending: Iterable[ObjectId] = (),
     ) -> None:
         """Replace the whole index by the objects found in the bucket.
 
-        ``epoch`` is the highest found, ``next_number`` one past the highest number. A running node
-        is fenced. ``objects`` may be an iterator: they are not all held at once. ``pending`` ones
-        were put and never committed.
+        ``epoch`` is the highest found, ``next_number`` one past the highest number, ``ends`` have
+        the next sequence of each log. All running nodes are fenced. ``objects`` may be an iterator:
+        they are not all held at once. ``pending`` ones were put and never committed.
         """
         of = IndexIdentity(data_uuid, bucket, prefix)
 
         def replace(connection: Connection) -> None:
-            tables.replace_owner(
-                connection,
-                epoch=epoch,
-                next_sequence=next_sequence,
-                next_number=next_number,
-            )
+            owners.replace_logs(connection, ends, epoch=epoch, next_number=next_number)
             tables.replace_all(connection, objects, bounds, of)
             work.insert_pending(connection, pending, self._clock.unix_ms())
-            tables.raise_format(connection)
 
         # Objects may come slowly from the bucket; the caller can cancel that.
         self._transaction(self._opened(), replace, None)

@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import Connection, delete, insert, update
 
-from storage_adapters.s3.index_work import owner
+from storage_adapters.s3.index_owners import deaths
 from storage_adapters.s3.tables import LEASES
 
 HOLDER_MAX: Final = 255
@@ -25,7 +25,7 @@ def take(
         insert(LEASES).values(
             id=lease_id,
             holder=holder[:HOLDER_MAX],
-            deaths=owner(connection).deaths,
+            deaths=deaths(connection),
             expires_unix_ms=now_ms + ttl_ms,
         )
     )

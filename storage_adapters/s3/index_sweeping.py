@@ -1,9 +1,10 @@
 """Queries for unneeded objects and the time of their deletion."""
 
-from sqlalchemy import Connection, ScalarSelect, and_, func, or_, select
+from sqlalchemy import Connection, ScalarSelect, Select, and_, func, or_, select
 
 from storage_adapters.s3 import index_work as work
-from storage_adapters.s3.tables import DEAD, LEASES, OBJECTS, OWNERS, PENDING, SLOT
+from storage_adapters.s3.index_owners import own
+from storage_adapters.s3.tables import DEAD, LEASES, OBJECTS, OWNERS, PENDING, SOLE
 
 
 def sweep_pending(
@@ -14,10 +15,15 @@ def sweep_pending(
     before_unix_ms: int,
     now_unix_ms: int,
 ) -> int:
-    """Turn pending rows dead that were reserved before a time. Errors: ``Fenced``."""
-    work.own(connection, epoch)
+    """Turn pending rows dead that were reserved before a time. Errors: ``Fenced``.
+
+    A writer sweeps its own and those of fenced writers: others still use theirs, however old.
+    """
+    own(connection, epoch)
     query = select(OBJECTS.c.number).where(
-        OBJECTS.c.state == PENDING, OBJECTS.c.changed_unix_ms < before_unix_ms
+        OBJECTS.c.state == PENDING,
+        OBJECTS.c.changed_unix_ms < before_unix_ms,
+        or_(OBJECTS.c.epoch == epoch, OBJECTS.c.epoch.not_in(_epochs())),
     )
     numbers = [number for number in connection.scalars(query) if number not in keep]
     # No reader has ever seen them, so that no lease protects them: death 0.
@@ -58,7 +64,11 @@ def dead(
 def _first_never_live() -> ScalarSelect[int]:
     """Select the lowest number of an object that was never live, and can never be; or null."""
     rows = OBJECTS.alias()
-    epoch = select(OWNERS.c.epoch).where(OWNERS.c.slot == SLOT).scalar_subquery()
-    is_replaced = and_(rows.c.state == PENDING, rows.c.epoch < epoch)
+    is_replaced = and_(rows.c.state == PENDING, rows.c.epoch.not_in(_epochs()))
     is_dead = and_(rows.c.state == DEAD, rows.c.death == 0)
     return select(func.min(rows.c.number)).where(or_(is_replaced, is_dead)).scalar_subquery()
+
+
+def _epochs() -> Select[tuple[int]]:
+    """Select the epochs by which writers may commit."""
+    return select(OWNERS.c.epoch).where(OWNERS.c.slot >= SOLE)

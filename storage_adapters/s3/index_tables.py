@@ -1,18 +1,18 @@
 """Whole-index operations: create, load and replace."""
 
 import gc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, insert, inspect, select, text, update
+from sqlalchemy import Connection, delete, insert, inspect, or_, select, text, update
 
 from gateway.errors import StorageUnavailable
-from storage_adapters.formats.damage import Damaged, TooNew
-from storage_adapters.formats.object_index import unpack_parts
+from storage_adapters.formats.log_ranges import LOG_SHIFT
+from storage_adapters.s3 import index_owners as owners
 from storage_adapters.s3 import index_work as work
 from storage_adapters.s3.change import BoundsRow, NewObject, ObjectPart
 from storage_adapters.s3.state import Extent, StoredObject
@@ -22,8 +22,6 @@ from storage_adapters.s3.tables import (
     INDEX_FORMAT,
     LIVE,
     OBJECTS,
-    OWNERS,
-    SLOT,
     TABLES,
 )
 
@@ -34,6 +32,17 @@ OBJECTS_PER_INSERT: Final = 100  # of a restore; their blobs are in memory toget
 # As Extent._make, without counting the values; a start makes one for each partition of each
 # # object.
 _EXTENT: Final[Callable[[tuple[object, ...]], Extent]] = partial(tuple.__new__, Extent)
+_LIVE: Final = select(
+    OBJECTS.c.number,
+    OBJECTS.c.kind,
+    OBJECTS.c.epoch,
+    OBJECTS.c.first_sequence,
+    OBJECTS.c.next_sequence,
+    OBJECTS.c.size_bytes,
+    OBJECTS.c.etag,
+    OBJECTS.c.changed_unix_ms,
+    OBJECTS.c.parts,
+).where(OBJECTS.c.state == LIVE)
 _OPEN_LOCK: Final = 0x48_47_53_33  # "HGS3": an advisory lock of PostgreSQL
 
 
@@ -41,6 +50,18 @@ class Loaded(NamedTuple):
     """All live objects with their parts, lowest number first, and all bounds."""
 
     objects: list[tuple[StoredObject, list[ObjectPart]]]
+    bounds: list[BoundsRow]
+
+
+class IndexChanges(NamedTuple):
+    """Objects that are new or lost parts, numbers of those that are live no more, all bounds.
+
+    ``deaths``: of the objects, the transaction in which each lost parts last; 0 for none.
+    """
+
+    objects: list[tuple[StoredObject, list[ObjectPart]]]
+    deaths: Mapping[int, int]
+    gone: Collection[int]
     bounds: list[BoundsRow]
 
 
@@ -62,11 +83,7 @@ def make(connection: Connection) -> None:
         return
     TABLES.create_all(connection, checkfirst=False)
     connection.execute(insert(INDEX).values(id=0, format=INDEX_FORMAT))
-    connection.execute(
-        insert(OWNERS).values(
-            slot=SLOT, node_id=0, epoch=0, next_sequence=1, next_number=1, deaths=0
-        )
-    )
+    owners.make_rows(connection)
 
 
 def check_format(connection: Connection) -> None:
@@ -94,42 +111,45 @@ def set_owner_of_data(connection: Connection, of: IndexIdentity) -> None:
         )
 
 
-def raise_format(connection: Connection) -> None:
-    """Note that objects of this format are about to be written; older versions refuse them."""
-    connection.execute(
-        update(INDEX).where(INDEX.c.format < INDEX_FORMAT).values(format=INDEX_FORMAT)
-    )
-
-
 def load(connection: Connection, on_progress: Callable[[], None]) -> Loaded:
     """Return all live objects and bounds. Errors: ``StorageUnavailable`` for damage.
 
     ``on_progress`` is called now and then while rows arrive.
     """
-    query = (
-        select(
-            OBJECTS.c.number,
-            OBJECTS.c.kind,
-            OBJECTS.c.epoch,
-            OBJECTS.c.first_sequence,
-            OBJECTS.c.next_sequence,
-            OBJECTS.c.size_bytes,
-            OBJECTS.c.etag,
-            OBJECTS.c.changed_unix_ms,
-            OBJECTS.c.parts,
-        )
-        .where(OBJECTS.c.state == LIVE)
-        .order_by(OBJECTS.c.number)
-        .execution_options(yield_per=OBJECTS_PER_FETCH)
-    )
+    query = _LIVE.order_by(OBJECTS.c.number).execution_options(yield_per=OBJECTS_PER_FETCH)
     # `rows` is a cursor of the server, closed on errors too.
     objects: list[tuple[StoredObject, list[ObjectPart]]] = []
     with connection.execute(query) as rows, _no_garbage_collection():
         for some in rows.partitions(OBJECTS_PER_FETCH):
             objects += [_object((number, *fields), blob) for number, *fields, blob in some]
             on_progress()
-    bounds = connection.execute(select(BOUNDS).order_by(BOUNDS.c.partition_id))
-    return Loaded(objects, [BoundsRow._make(row) for row in bounds])
+    return Loaded(objects, _bounds(connection))
+
+
+def load_changes(connection: Connection, log: int, known: Mapping[int, int]) -> IndexChanges:
+    """Return what has changed in other logs than ``log``. Errors: ``StorageUnavailable``.
+
+    ``known``: the objects that were live before, with their ``death``.
+    """
+    before, behind = log << LOG_SHIFT, (log + 1) << LOG_SHIFT
+    next_sequence = OBJECTS.c.next_sequence
+    query = select(OBJECTS.c.number, OBJECTS.c.death).where(
+        OBJECTS.c.state == LIVE, or_(next_sequence < before, next_sequence >= behind)
+    )
+    live = {row.number: row.death for row in connection.execute(query)}
+    changed = {n: death for n, death in live.items() if known.get(n) != death}
+    objects: list[tuple[StoredObject, list[ObjectPart]]] = []
+    numbers = sorted(changed)
+    for at in range(0, len(numbers), OBJECTS_PER_FETCH):
+        some = OBJECTS.c.number.in_(numbers[at : at + OBJECTS_PER_FETCH])
+        for number, *fields, blob in connection.execute(_LIVE.where(some)):
+            objects.append(_object((number, *fields), blob))
+    return IndexChanges(objects, changed, known.keys() - live.keys(), _bounds(connection))
+
+
+def _bounds(connection: Connection) -> list[BoundsRow]:
+    rows = connection.execute(select(BOUNDS).order_by(BOUNDS.c.partition_id))
+    return [BoundsRow._make(row) for row in rows]
 
 
 @contextmanager
@@ -142,23 +162,6 @@ def _no_garbage_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def replace_owner(
-    connection: Connection, *, epoch: int, next_sequence: int, next_number: int
-) -> None:
-    """Fence a running node and continue after the numbers found; numbers never go back."""
-    now = work.owner(connection, lock=True)
-    connection.execute(
-        update(OWNERS)
-        .where(OWNERS.c.slot == SLOT)
-        .values(
-            epoch=max(now.epoch + 1, epoch),
-            next_sequence=next_sequence,
-            next_number=max(now.next_number, next_number),
-            deaths=now.deaths + 1,
-        )
-    )
 
 
 def replace_all(
@@ -187,13 +190,7 @@ def replace_all(
 
 
 def _object(fields: tuple[int, ...], blob: bytes) -> tuple[StoredObject, list[ObjectPart]]:
-    try:
-        unpacked = unpack_parts(blob, fields[0])
-    except (Damaged, TooNew) as error:
-        raise StorageUnavailable(
-            f"index: object {fields[0]}: {error}: rebuild the index with "
-            "`headgate recover-metadata`"
-        ) from error
+    unpacked = work.parts_in(fields[0], blob)
     partition_ids, extents = zip(*unpacked, strict=True) if unpacked else ((), ())
     parts = list(map(ObjectPart, partition_ids, map(_EXTENT, extents)))
     return StoredObject._make((*fields, frozenset(partition_ids))), parts

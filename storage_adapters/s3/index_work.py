@@ -1,123 +1,71 @@
 """Statements of one commit: one for each kind of change, never one per partition.
 
-All of it runs within a transaction whose first statement is ``own``: that statement changes the
-owner's row, and so waits until no other transaction has, and keeps others waiting until the end.
-Under READ COMMITTED each later statement sees what those others committed.
+All of it runs within a transaction whose first statement is ``own``: that statement changes the row
+of the writer's log, and so waits until no other transaction has, and keeps others waiting until the
+end. Under READ COMMITTED each later statement sees what those others committed.
+
+Writers lock rows in one order, so that they never wait for each other in a circle: the row of their
+log, the common row, objects, bounds by partition.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, cast
 
-from sqlalchemy import ColumnElement, Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, case, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from storage_adapters.formats.object_index import pack_parts
+from gateway.errors import StorageUnavailable
+from storage_adapters.formats.damage import Damaged, TooNew
+from storage_adapters.formats.object_index import PlainPart, pack_parts, unpack_parts
 from storage_adapters.s3.change import BoundsRow, Change, NewObject, ObjectId
-from storage_adapters.s3.index_errors import Fenced, PendingLost
-from storage_adapters.s3.tables import (
-    BOUNDS,
-    DEAD,
-    LIVE,
-    OBJECTS,
-    OWNERS,
-    PENDING,
-    SLOT,
-)
+from storage_adapters.s3.index_errors import PendingLost
+from storage_adapters.s3.index_owners import draw, log_owners, own
+from storage_adapters.s3.tables import BOUNDS, DEAD, LIVE, OBJECTS, PENDING
 
 IN_LIST_MAX = 1_000  # values in one IN (...): databases bound the parameters of a statement
 
 
-class Owner(NamedTuple):
-    """The owner's row."""
-
-    node_id: int
-    epoch: int
-    next_sequence: int
-    next_number: int
-    deaths: int
-
-
-def owner(connection: Connection, *, lock: bool = False) -> Owner:
-    """Return the owner's row; with ``lock``, wait first for all transactions that changed it."""
-    query = select(
-        OWNERS.c.node_id,
-        OWNERS.c.epoch,
-        OWNERS.c.next_sequence,
-        OWNERS.c.next_number,
-        OWNERS.c.deaths,
-    ).where(OWNERS.c.slot == SLOT)
-    if lock:
-        query = query.with_for_update()  # SQLite holds its one lock since BEGIN IMMEDIATE
-    return Owner._make(connection.execute(query).one())
-
-
-def own(connection: Connection, epoch: int, **changes: ColumnElement[int] | int) -> None:
-    """Lock and change the owner's row. Errors: ``Fenced`` when another node has taken over."""
-    statement = (
-        update(OWNERS)
-        .where(OWNERS.c.slot == SLOT, OWNERS.c.epoch == epoch)
-        .values(epoch=epoch, **changes)
-    )
-    if connection.execute(statement).rowcount:
-        return
-    now = owner(connection)
-    raise Fenced(
-        f"node {now.node_id} has taken over this data (epoch {now.epoch}, ours was {epoch})"
-    )
-
-
 class PackedChange(NamedTuple):
-    """A change with its blobs packed before the owner's row is locked."""
+    """A change with the blobs of its new objects packed before any row is locked."""
 
     change: Change
     live_rows: list[dict[str, object]]
-    shrunk_rows: list[dict[str, object]]
 
     @property
     def more_ms(self) -> int:
         """Additional time that it may take: 1 ms for each row and KiB of blobs."""
-        rows = [*self.live_rows, *self.shrunk_rows]
+        rows, change = self.live_rows, self.change
         blobs = [value for row in rows for value in row.values() if isinstance(value, bytes)]
-        return len(rows) + len(self.change.gone) + sum(map(len, blobs)) // 1_024
+        touched = len(rows) + len(change.gone) + len(change.shrunk)
+        return touched + sum(map(len, blobs)) // 1_024
 
 
 def pack(change: Change) -> PackedChange:
     """Pack a change for ``apply``."""
-    return PackedChange(
-        change,
-        [live_row(new) | {"of": new.stored.number} for new in change.added],
-        [{"of": number, "parts_left": pack_parts(parts)} for number, parts in change.shrunk],
-    )
+    rows = [live_row(new) | {"of": new.stored.number} for new in change.added]
+    return PackedChange(change, rows)
 
 
 def apply(connection: Connection, epoch: int, packed: PackedChange, unix_ms: int) -> list[int]:
     """Apply a change; return the numbers that it reserved. Errors: see ``Index.commit``."""
     change = packed.change
-    changes: dict[str, ColumnElement[int] | int] = {}
     if change.next_sequence >= 0:
-        changes["next_sequence"] = change.next_sequence
-    if change.reserve:
-        changes["next_number"] = OWNERS.c.next_number + change.reserve
-    if change.gone:
-        changes["deaths"] = OWNERS.c.deaths + 1
-    own(connection, epoch, **changes)
+        own(connection, epoch, next_sequence=change.next_sequence)
+    else:
+        own(connection, epoch)
+    death = 0
+    numbers: list[int] = []
+    if change.gone or change.shrunk or change.reserve:
+        has_deaths = bool(change.gone or change.shrunk)
+        common = draw(connection, numbers=change.reserve, deaths=int(has_deaths))
+        death = common.deaths
+        numbers = list(range(common.next_number - change.reserve, common.next_number))
     if change.added:
         _turn_live(connection, epoch, packed.live_rows)
-    if change.gone:
-        deaths = owner(connection).deaths
-        bury(connection, change.gone, state=LIVE, death=deaths, unix_ms=unix_ms)
+    bury(connection, change.gone, state=LIVE, death=death, unix_ms=unix_ms)
     if change.shrunk:
-        _shrink(connection, packed.shrunk_rows)
+        _shrink(connection, dict(change.shrunk), death)
     put_bounds(connection, change.bounds)
-    if not change.reserve:
-        return []
-    return reserve(connection, epoch, change.reserve, unix_ms)
-
-
-def reserve(connection: Connection, epoch: int, count: int, unix_ms: int) -> list[int]:
-    """Insert pending rows of the last ``count`` numbers; ``next_number`` was moved up already."""
-    next_number = owner(connection).next_number
-    numbers = list(range(next_number - count, next_number))
     insert_pending(connection, [ObjectId(number, epoch) for number in numbers], unix_ms)
     return numbers
 
@@ -155,11 +103,11 @@ def states(connection: Connection, numbers: Sequence[int]) -> dict[int, int]:
 
 
 def is_done(connection: Connection, change: Change) -> bool:
-    """Return whether a change was committed, after every transaction on the owner's row has ended.
+    """Return whether a change was committed, after every transaction on a log's row has ended.
 
     A change of bounds alone counts as not done: repeating it changes nothing.
     """
-    owner(connection, lock=True)
+    log_owners(connection, lock=True)
     if change.added:
         numbers = [new.stored.number for new in change.added]
         found = states(connection, numbers)
@@ -170,7 +118,10 @@ def is_done(connection: Connection, change: Change) -> bool:
 
 
 def put_bounds(connection: Connection, bounds: Iterable[BoundsRow]) -> None:
-    """Insert or replace rows of bounds."""
+    """Insert rows of bounds, or move them up: a log start never goes back, nor does a deletion.
+
+    A writer that merges a partition's batches may know an older log start than its owner.
+    """
     rows = [
         {
             "partition_id": row.partition_id,
@@ -178,20 +129,36 @@ def put_bounds(connection: Connection, bounds: Iterable[BoundsRow]) -> None:
             "below_bytes": row.below_bytes,
             "is_deleted": row.is_deleted,
         }
-        for row in bounds
+        for row in sorted(bounds)
     ]
     if not rows:
         return
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     statement = dialect.insert(BOUNDS)
-    columns = ("start_offset", "below_bytes", "is_deleted")
+    new, old = statement.excluded, BOUNDS.c
+    is_older = new.start_offset < old.start_offset
     connection.execute(
         statement.on_conflict_do_update(
             index_elements=[BOUNDS.c.partition_id],
-            set_={name: statement.excluded[name] for name in columns},
+            set_={
+                "start_offset": case((is_older, old.start_offset), else_=new.start_offset),
+                "below_bytes": case((is_older, old.below_bytes), else_=new.below_bytes),
+                "is_deleted": or_(old.is_deleted, new.is_deleted),
+            },
         ),
         rows,
     )
+
+
+def parts_in(number: int, blob: bytes) -> list[PlainPart]:
+    """Return an object's parts. Errors: ``StorageUnavailable`` for damage."""
+    try:
+        return unpack_parts(blob, number)
+    except (Damaged, TooNew) as error:
+        raise StorageUnavailable(
+            f"index: object {number}: {error}: rebuild the index with "
+            "`headgate recover-metadata`"
+        ) from error
 
 
 def live_row(new: NewObject) -> dict[str, object]:
@@ -232,13 +199,25 @@ def _turn_live(connection: Connection, epoch: int, rows: list[dict[str, object]]
         raise PendingLost(lost[0])
 
 
-def _shrink(connection: Connection, rows: list[dict[str, object]]) -> None:
-    statement = (
-        update(OBJECTS)
-        .where(OBJECTS.c.number == bindparam("of"), OBJECTS.c.state == LIVE)
-        .values(parts=bindparam("parts_left"))
+def _shrink(connection: Connection, lost: Mapping[int, frozenset[int]], death: int) -> None:
+    """Take partitions out of live objects: read, and written, under the lock of their rows.
+
+    By ``death``, which is higher each time, other nodes see that an object has changed.
+    """
+    query = (
+        select(OBJECTS.c.number, OBJECTS.c.parts)
+        .where(OBJECTS.c.number.in_(sorted(lost)), OBJECTS.c.state == LIVE)
+        .order_by(OBJECTS.c.number)
+        .with_for_update()
     )
-    connection.execute(statement, rows)
+    rows: list[dict[str, object]] = []
+    for number, parts in connection.execute(query):
+        left = [part for part in parts_in(number, parts) if part[0] not in lost[number]]
+        rows.append({"of": number, "parts_left": pack_parts(left)})
+    if rows:
+        statement = update(OBJECTS).where(OBJECTS.c.number == bindparam("of"))
+        statement = statement.values(parts=bindparam("parts_left"), death=death)
+        connection.execute(statement, rows)
 
 
 def _pending(number: int, epoch: int, unix_ms: int) -> dict[str, object]:

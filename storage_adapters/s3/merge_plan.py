@@ -1,5 +1,7 @@
 """Planning of merges: the next inputs and their outputs. Pure: reads the catalog only.
 
+A node merges objects of its own log only, which no other node changes.
+
 Functions over all extents (``log_round``, ``part_runs``, ``group_inputs``, ``half_dead``,
 ``dead_own``) may run in a thread beside the loop, which meanwhile adds extents and moves log
 starts. Objects are removed only under ``Merger.lock``, which the caller holds.
@@ -88,11 +90,13 @@ def log_round(
     logs = sorted(
         [
             o
-            for o in list(catalog.objects.values())
+            for o in catalog.own_objects()
             if o.kind == KIND_LOG and o.next_sequence <= released
         ],
         key=_sequences,
     )
+    while logs and logs[-1].next_sequence == logs[-1].first_sequence:
+        logs.pop()  # it shows where the log ends (``log_ends``)
     bytes_max = _bytes_max(config)
     for run in _chains(logs, skip):
         if _is_due(run, config, now_unix_ms):
@@ -152,7 +156,7 @@ def half_dead(catalog: Catalog, skip: Collection[int] = ()) -> list[StoredObject
     alive_bytes, alive_parts = _alive(catalog)
     return [
         o
-        for o in list(catalog.objects.values())
+        for o in catalog.own_objects()
         if is_shared(o)
         and o.number not in skip
         and 2 * alive_bytes[o.number] < o.size_bytes
@@ -165,7 +169,7 @@ def dead_own(catalog: Catalog) -> list[StoredObject]:
     _, alive_parts = _alive(catalog)
     return [
         o
-        for o in list(catalog.objects.values())
+        for o in catalog.own_objects()
         if o.kind == KIND_SETTLED and not is_shared(o) and not alive_parts[o.number]
     ]
 
@@ -295,6 +299,7 @@ def _small_chains(
         stored = catalog.objects[extent.number]
         is_small = (
             stored.kind == KIND_SETTLED
+            and stored.log == catalog.log
             and not is_shared(stored)
             and stored.number not in skip
             and stored.size_bytes < config.partition_object_bytes_min

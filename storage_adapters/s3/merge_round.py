@@ -6,6 +6,7 @@ Pure. Tests of recovery drive the same functions as the merger.
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from storage_adapters.formats.log_ranges import LOG_SHIFT
 from storage_adapters.s3.merge_plan import Grouping, PartRun
 from storage_adapters.s3.state import KIND_LOG, StoredObject
 
@@ -36,12 +37,17 @@ def merge_objects(
 
 
 def note_object(
-    objects: Iterable[StoredObject], dead: Iterable[StoredObject], untold: Iterable[int]
+    objects: Iterable[StoredObject],
+    dead: Iterable[StoredObject],
+    untold: Iterable[int],
+    *,
+    log: int = 0,
 ) -> PlannedObject | None:
     """Return the note that replaces ``dead`` own objects and records ``untold`` partitions.
 
-    None when there is nothing to record.
+    ``objects``: those of the log. None when there is nothing to record.
     """
     told = set(untold).union(*[o.partition_ids for o in dead])
-    upto = max([o.next_sequence for o in objects if o.kind != KIND_LOG], default=0)
+    merged = [o.next_sequence for o in objects if o.kind != KIND_LOG]
+    upto = max(merged, default=log << LOG_SHIFT)
     return PlannedObject([], told, (upto, upto)) if told else None

@@ -209,13 +209,10 @@ class Changer:
                 stored = one.stored._replace(partition_ids=ids)
                 made.append(one._replace(stored=stored))
                 added.append(NewObject(stored, parts, rows))
-        shrunk = [
-            (number, self._parts_of(number, ids)) for number, ids in replacement.lost.items()
-        ]
         change = Change(
             added=tuple(added),
             gone=tuple(sorted(replacement.gone)),
-            shrunk=tuple(shrunk),
+            shrunk=tuple(sorted(replacement.lost.items())),
             bounds=tuple(self._bounds(replacement, touched)),
         )
         return made, change
@@ -223,16 +220,6 @@ class Changer:
     def _counts(self, part: ObjectPart) -> bool:
         state = self._catalog.partition(part.partition_id)
         return not state.is_deleted and part.extent.end > state.start
-
-    def _parts_of(self, number: int, without: frozenset[int]) -> list[ObjectPart]:
-        """Return an object's live parts, without some partitions."""
-        ids = sorted(self._catalog.objects[number].partition_ids - without)
-        return [
-            ObjectPart(partition_id, extent)
-            for partition_id in ids
-            for extent in self._catalog.partition(partition_id).extents
-            if extent.number == number
-        ]
 
     def _bounds(self, replacement: Replacement, touched: Iterable[int]) -> list[BoundsRow]:
         """Return the bounds of partitions from which a change may drop data."""

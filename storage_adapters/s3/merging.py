@@ -200,7 +200,7 @@ class Merger:
     def _call_again(self) -> None:
         """Schedule a call for the time when a round is due by age."""
         age_ms = plan.next_age_ms(
-            self._catalog.objects.values(),
+            self._catalog.own_objects(),
             self._config,
             released=self._released,
             now_unix_ms=self._clock.unix_ms(),
@@ -230,15 +230,13 @@ class Merger:
         inputs = await self._changer.in_thread(planned)
         if not inputs:
             return False
-        waiting = sum(o.kind == KIND_LOG for o in self._catalog.objects.values())
+        waiting = sum(o.kind == KIND_LOG for o in self._catalog.own_objects())
         self.pace.looks = LOOKS_MAX * len(inputs) // waiting
         await self._merge(inputs)
         return True
 
     async def _merge_shared(self) -> bool:
-        inputs = plan.shared_round(
-            self._catalog.objects.values(), self._config, skip=self.damaged
-        )
+        inputs = plan.shared_round(self._catalog.own_objects(), self._config, skip=self.damaged)
         if inputs:
             await self._merge(inputs)
         return bool(inputs)
@@ -284,7 +282,8 @@ class Merger:
         """
         dead = await self._changer.in_thread(plan.dead_own, self._catalog)
         with self._untold.taken() as untold:
-            note = note_object(self._catalog.objects.values(), dead, untold)
+            catalog = self._catalog
+            note = note_object(catalog.own_objects(), dead, untold, log=catalog.log)
             if note is None:
                 return False
             told = {

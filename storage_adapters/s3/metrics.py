@@ -1,6 +1,6 @@
 """Counters of the S3 storage: plain numbers, read when metrics are scraped."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from gateway.metrics import Histogram, Metrics, Sample
@@ -8,6 +8,7 @@ from storage_adapters.s3.bucket import Bucket
 from storage_adapters.s3.caching import ObjectCache
 from storage_adapters.s3.committer import Committer
 from storage_adapters.s3.merging import Merger
+from storage_adapters.s3.state import Catalog
 
 PUT_S_BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 COMMIT_S_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0)
@@ -41,6 +42,18 @@ class S3Metrics:
         metrics.counter_fn(
             "headgate_s3_objects_total", "Objects of appends put.", lambda: self.objects
         )
+
+
+def register_counts(
+    metrics: Metrics, catalog: Catalog, waiting_count: Callable[[], int]
+) -> None:
+    """Register the numbers of objects. ``waiting_count``: those that are not committed yet."""
+    metrics.gauge(
+        "headgate_s3_uploads_waiting",
+        "Objects of appends that are not committed yet.",
+        waiting_count,
+    )
+    metrics.gauge("headgate_s3_objects", "Live objects.", lambda: len(catalog.objects))
 
 
 def register_bucket(metrics: Metrics, bucket: Bucket) -> None:

@@ -8,11 +8,15 @@ from gateway.clock import Clock
 from gateway.errors import StorageUnavailable, TopicNotFound
 from gateway.storage import StorageHost
 from storage_adapters.formats.bodies import Introduction, encode_introduction
+from storage_adapters.formats.log_ranges import log_of
 from storage_adapters.s3.bucket import Bucket, KeyTaken
 from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.index import Index, Loaded, Ownership
+from storage_adapters.s3.index_owners import LogOwner
+from storage_adapters.s3.log_ends import DataPlace, end_log, end_logs, is_held
 from storage_adapters.s3.objects import Part
 from storage_adapters.s3.state import Catalog, PartitionState
+from storage_adapters.s3.tables import SOLE
 
 MARKER: Final = "headgate.json"
 FORMAT: Final = 2  # that of new buckets; 1 is read too
@@ -30,10 +34,18 @@ class Opened(NamedTuple):
     is_empty: bool
 
 
-def open_data(
-    config: S3Config, bucket: Bucket, host: StorageHost, clock: Clock, reserve: int
+def open_data(  # noqa: PLR0917 - what an opening works with
+    config: S3Config,
+    bucket: Bucket,
+    host: StorageHost,
+    clock: Clock,
+    reserve: int,
+    is_shared: bool,  # noqa: FBT001
 ) -> Opened:
-    """Open or create the data, and become its owner. Errors: ``StorageUnavailable``."""
+    """Open or create the data, as its only writer or one of many. Errors: ``StorageUnavailable``.
+
+    ``is_shared``: other nodes go on, and only earlier starts of this one are fenced.
+    """
     bucket.check()
     index, look_ups = [
         Index(host.metadata_url, clock=clock, ms_max=config.database_timeout_ms)
@@ -43,14 +55,26 @@ def open_data(
     try:
         look_ups.open(create=False)
         data_uuid, is_new = _data_uuid(config, bucket, index)
-        ownership = index.take_over(host.node_id, reserve=reserve)
+        place = DataPlace(bucket, config.prefix, data_uuid)
+        if is_shared:
+            ownership = index.join(host.node_id, reserve=reserve + 1)
+            ownership = end_log(place, index, ownership, clock.unix_ms())
+        else:
+            ownership = index.take_over(host.node_id, reserve=reserve)
+            end_logs(place, index, clock.unix_ms(), when=_is_of_another)
         loaded = index.load()
     except BaseException:
         look_ups.close()
         index.close()
         raise
     is_empty = is_new or not (loaded.objects or loaded.bounds)
-    return Opened(index, look_ups, ownership, catalog_of(loaded), data_uuid, is_empty)
+    catalog = catalog_of(loaded, log_of(ownership.next_sequence))
+    return Opened(index, look_ups, ownership, catalog, data_uuid, is_empty)
+
+
+def _is_of_another(row: LogOwner) -> bool:
+    """Return whether a log's partitions go on in log 0."""
+    return row.log != SOLE and is_held(row)
 
 
 def _data_uuid(config: S3Config, bucket: Bucket, index: Index) -> tuple[UUID, bool]:
@@ -113,9 +137,9 @@ def _holds_objects(config: S3Config, bucket: Bucket) -> bool:
     return next(bucket.list(f"{config.prefix}objects/"), None) is not None
 
 
-def catalog_of(loaded: Loaded) -> Catalog:
-    """Build the catalog of partitions with extents from the index."""
-    catalog = Catalog()
+def catalog_of(loaded: Loaded, log: int = SOLE) -> Catalog:
+    """Build the catalog of partitions with extents from the index. ``log``: the node's own."""
+    catalog = Catalog(log)
     for row in loaded.bounds:
         state = catalog.partition(row.partition_id)
         state.start = state.end = row.start

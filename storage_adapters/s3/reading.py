@@ -2,7 +2,7 @@
 
 import asyncio
 import struct
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -42,9 +42,17 @@ class Reader:
     """Reader. Loop only. ``damaged`` counts batches that were fetched again because of damage."""
 
     def __init__(
-        self, catalog: Catalog, rows: RowsCache, cache: ObjectCache, config: S3Config
+        self,
+        catalog: Catalog,
+        rows: RowsCache,
+        cache: ObjectCache,
+        config: S3Config,
+        *,
+        refresh: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """``refresh``: called when an object is gone which another node may have merged."""
         self._catalog = catalog
+        self._refresh = refresh
         self._rows = rows
         self._cache = cache
         self._prefix = config.prefix
@@ -98,6 +106,8 @@ class Reader:
             except (ObjectMissing, RowsGone) as error:
                 # A merge has replaced the object; the catalog has its replacement now.
                 gone = as_value(error)
+                if self._refresh is not None:
+                    await self._refresh()
         raise StorageUnavailable(f"partition {state.partition_id}, offset {start}: {gone}")
 
     async def _batches_of(self, pieces: list[Piece]) -> list[Buffer]:

@@ -22,9 +22,11 @@ from storage_adapters.s3.bucket import Bucket, ObjectMissing, ObjectStat
 from storage_adapters.s3.change import BoundsRow, Change, NewObject, ObjectId
 from storage_adapters.s3.config import S3Config
 from storage_adapters.s3.index import Index
+from storage_adapters.s3.log_ends import DataPlace, end_logs
 from storage_adapters.s3.merged_change import READ_BYTES
 from storage_adapters.s3.opening import FORMAT, MARKER, read_marker
 from storage_adapters.s3.queries import rows_below
+from storage_adapters.s3.recovery_chains import SeenObject
 from storage_adapters.s3.recovery_footers import (
     EvaluatedObject,
     ObjectEnds,
@@ -32,13 +34,7 @@ from storage_adapters.s3.recovery_footers import (
     evaluate,
     read_ends,
 )
-from storage_adapters.s3.recovery_plan import (
-    Decision,
-    FooterFacts,
-    SeenObject,
-    Uncovered,
-    decide,
-)
+from storage_adapters.s3.recovery_plan import Decision, FooterFacts, Uncovered, decide
 from storage_adapters.s3.state import Extent, StoredObject, object_key
 
 THREADS: Final = 16
@@ -113,8 +109,12 @@ def survey_bucket(config: S3Config, bucket: Bucket) -> Survey:
     return Survey(data_uuid, facts, damaged, decision, epoch, number + 1)
 
 
-def restore_index(config: S3Config, bucket: Bucket, index: Index, survey: Survey) -> None:
+def restore_index(
+    config: S3Config, bucket: Bucket, index: Index, survey: Survey, unix_ms: int = 0
+) -> None:
     """Replace the index: live objects are restored, all others become dead.
+
+    ``unix_ms``: the time of what it puts, when the bucket has several logs.
 
     Errors: ``StorageUnavailable``; then nothing has changed, or it must be repeated.
     """
@@ -129,7 +129,7 @@ def restore_index(config: S3Config, bucket: Bucket, index: Index, survey: Survey
         data_uuid=survey.data_uuid,
         bucket=config.bucket,
         prefix=config.prefix,
-        next_sequence=decision.next_sequence,
+        ends=decision.ends,
         next_number=survey.next_number,
         epoch=survey.epoch,
         pending=[ObjectId(one.number, one.epoch) for one in restoring.never_live],
@@ -137,6 +137,9 @@ def restore_index(config: S3Config, bucket: Bucket, index: Index, survey: Survey
     # They would disturb the next recovery: the sweeper deletes them later.
     epoch = index.take_over(_NOBODY, reserve=0).epoch
     index.commit(epoch, Change(gone=tuple([one.number for one in restoring.dead])))
+    if len(decision.ends) > 1:  # a log's partitions may go on in another log
+        place = DataPlace(bucket, config.prefix, survey.data_uuid)
+        end_logs(place, index, unix_ms, when=lambda _row: True)
 
 
 def batches_of(

@@ -21,7 +21,8 @@ from storage_adapters.formats.segment import (
 )
 from storage_adapters.s3.bucket import Bucket, ObjectStat
 from storage_adapters.s3.change import ObjectPart
-from storage_adapters.s3.recovery_plan import FooterFacts, SeenObject
+from storage_adapters.s3.recovery_chains import SeenObject
+from storage_adapters.s3.recovery_plan import FooterFacts
 from storage_adapters.s3.state import KIND_LOG, Extent, StoredObject
 
 END_BYTES: Final = 262_144  # first read at the end of an object; most footers fit it

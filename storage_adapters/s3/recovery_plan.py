@@ -2,10 +2,13 @@
 
 The bucket alone is enough, because of the order in which objects are put:
 
+- A bucket has a log for each writer, in a range of sequences of its own (``log_ranges``). What
+  follows is so in each log; objects of different logs never cover the same offsets.
 - Log objects are committed in the order of their sequences, so the live ones are a chain.
   One after a gap was never committed. One whose sequences overlap those of a later epoch was
   put by a node that had been replaced. So was one whose sequences end after the later epoch
   began: an object's header says where its owner took over, also when the first ones are missing.
+  A log whose partitions have got another owner ends with an object of a later epoch that is empty.
 - Of merged objects the newest (by epoch, then number) wins where two cover the same offsets:
   it was made of the objects live then. That holds for one that was put and never committed, too:
   it has the same content. Merged objects win over log objects.
@@ -28,22 +31,21 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from gateway.model import PartitionIdentity
 from storage_adapters.s3.change import ObjectPart
 from storage_adapters.s3.merge_plan import is_shared
+from storage_adapters.s3.recovery_chains import (
+    Chain,
+    SeenObject,
+    by_log,
+    chains,
+    first_sequence_of,
+    not_stale,
+    overlap,
+)
 from storage_adapters.s3.state import KIND_LOG, Extent, StoredObject
-
-FIRST_SEQUENCE: Final = 1  # of the first append of all (``index_tables.make``)
-_NO_SEQUENCE: Final = 1 << 62
-
-
-class SeenObject(NamedTuple):
-    """An object of the bucket by its header and footer, with its parts in order of partition."""
-
-    stored: StoredObject
-    parts: list[ObjectPart]
 
 
 class FooterFacts:
@@ -90,7 +92,7 @@ class Decision(NamedTuple):
     """Decision. ``live``: objects and their live parts, lowest number first. ``unused``: others.
 
     Of the unused ones ``stale`` were put by a replaced node, ``unproven`` are after a gap.
-    ``missing``, ``uncovered``: damage or loss.
+    ``missing``, ``uncovered``: damage or loss. ``ends``: the next sequence of each log.
     """
 
     live: list[SeenObject]
@@ -100,15 +102,7 @@ class Decision(NamedTuple):
     missing: list[Missing]
     uncovered: list[Uncovered]
     starts: dict[int, int]
-    next_sequence: int
-
-
-class _Chain(NamedTuple):
-    """Committed log objects, those after a gap, and the next sequence."""
-
-    logs: list[SeenObject]
-    unproven: list[SeenObject]
-    next_sequence: int
+    ends: dict[int, int]
 
 
 class _Choice(NamedTuple):
@@ -118,7 +112,7 @@ class _Choice(NamedTuple):
     """
 
     shared: list[SeenObject]
-    chain: _Chain
+    chain: Chain
     parts: dict[int, list[ObjectPart]]
     extents: dict[int, list[Extent]]
 
@@ -139,10 +133,11 @@ def decide(
     own = [one for one in merged if not is_shared(one.stored)]
     shared = [one for one in merged if is_shared(one.stored)]
     all_logs = [one for one in seen if one.stored.kind == KIND_LOG]
-    logs = list(_not_stale(all_logs, facts.began))
+    logs = list(not_stale(all_logs, facts.began))
+    damaged = by_log(seen, damaged_epochs)
     while True:
         standing = _newest_shared(shared)
-        chain = _chain(logs, standing, facts.began, damaged_epochs)
+        chain = chains(logs, standing, facts.began, damaged)
         ranked = [*sorted([*own, *standing], key=_rank, reverse=True), *chain.logs]
         choice = _Choice(standing, chain, *_choose(ranked, facts))
         torn = [one for one in merged if any(_uncovered(one, choice.extents, facts))]
@@ -168,7 +163,7 @@ def decide(
         missing,
         [lost for one in carriers for lost in _uncovered(one, choice.extents, facts)],
         starts,
-        next_sequence=chain.next_sequence,
+        chain.ends,
     )
 
 
@@ -188,78 +183,13 @@ def _numbers(objects: Iterable[SeenObject]) -> frozenset[int]:
     return frozenset([one.stored.number for one in objects])
 
 
-def _first_sequence(one: SeenObject) -> int:
-    return one.stored.first_sequence
-
-
 def _newest_shared(shared: Iterable[SeenObject]) -> list[SeenObject]:
     """Return the shared objects that no newer ones replace."""
     chosen: list[SeenObject] = []
     for one in sorted(shared, key=_rank, reverse=True):
-        if not any(_overlap(one, other) for other in chosen):
+        if not any(overlap(one, other) for other in chosen):
             chosen.append(one)
     return chosen
-
-
-def _overlap(one: SeenObject, other: SeenObject) -> bool:
-    """Return whether two ranges of sequences overlap; an empty range overlaps one around it."""
-    return (
-        one.stored.first_sequence < other.stored.next_sequence
-        and other.stored.first_sequence < one.stored.next_sequence
-    )
-
-
-def _chain(
-    logs: Iterable[SeenObject],
-    shared: Iterable[SeenObject],
-    began: Mapping[int, int],
-    damaged_epochs: Collection[int],
-) -> _Chain:
-    """Return the log objects that count beside the shared ones; ``logs`` are not stale."""
-    covering = [one for one in shared if one.stored.first_sequence < one.stored.next_sequence]
-    rest = [one for one in logs if not any(_overlap(one, cover) for cover in covering)]
-    ordered = sorted([*rest, *covering], key=_first_sequence)
-    last_cover = max([cover.stored.next_sequence for cover in covering], default=0)
-    chain: list[SeenObject] = []
-    end = FIRST_SEQUENCE
-    for index, one in enumerate(ordered):
-        stored = one.stored
-        is_gap = stored.first_sequence != end
-        is_loss = _may_be_damaged(stored.epoch, end, began, damaged_epochs)
-        if is_gap and end >= last_cover and not is_loss:
-            return _Chain(chain, ordered[index:], end)
-        end = stored.next_sequence
-        if stored.kind == KIND_LOG:
-            chain.append(one)
-    return _Chain(chain, [], end)
-
-
-def _may_be_damaged(
-    epoch: int, end: int, began: Mapping[int, int], damaged_epochs: Collection[int]
-) -> bool:
-    """Return whether a damaged object may be in the gap from ``end`` to an object of ``epoch``.
-
-    It can be one of its owner, or a merged one of a later owner. One of an earlier owner cannot be
-    after the sequence at which this owner took over.
-    """
-    highest = max(damaged_epochs, default=-1)
-    return highest >= epoch or (highest >= 0 and end < began.get(epoch, 0))
-
-
-def _not_stale(logs: Sequence[SeenObject], began: Mapping[int, int]) -> Iterator[SeenObject]:
-    """Yield the log objects that end before a later epoch begins.
-
-    Merged ones still show which objects beside them were stale.
-    """
-    by_epoch: dict[int, list[SeenObject]] = defaultdict(list)
-    for one in logs:
-        by_epoch[one.stored.epoch].append(one)
-    ceiling = _NO_SEQUENCE
-    for epoch in sorted(by_epoch, reverse=True):
-        kept = [one for one in by_epoch[epoch] if one.stored.next_sequence <= ceiling]
-        yield from kept
-        if kept:
-            ceiling = min(ceiling, began[epoch])
 
 
 def _choose(
@@ -298,7 +228,7 @@ def _never_committed(
 def _is_of_round(one: SeenObject, shared: SeenObject) -> bool:
     """Return whether a merged object is of the round of a shared one, or is replaced by it."""
     if is_shared(one.stored):
-        return one is shared or _overlap(one, shared)
+        return one is shared or overlap(one, shared)
     return one.stored.epoch == shared.stored.epoch and (
         one.stored.next_sequence == shared.stored.next_sequence
     )
@@ -308,7 +238,7 @@ def _is_replaceable(shared: SeenObject, candidates: Iterable[SeenObject]) -> boo
     """Return whether other objects within a shared one's sequences have all of these."""
     stored = shared.stored
     at = stored.first_sequence
-    for one in sorted(candidates, key=_first_sequence):
+    for one in sorted(candidates, key=first_sequence_of):
         first, end = one.stored.first_sequence, one.stored.next_sequence
         if one is not shared and first <= at < end <= stored.next_sequence:
             at = end

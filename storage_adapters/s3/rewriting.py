@@ -89,13 +89,14 @@ class Rewriter:
         self._rows = rows
 
     def settled_offset(self, partition_id: int) -> int:
-        """See ``CompactingStorage``: the end of a partition's merged objects."""
+        """See ``CompactingStorage``: the end of a partition's merged objects of this log."""
         state = self._catalog.partitions.get(partition_id)
         if state is None or state.is_deleted:
             return 0
         end = state.start
         for extent in state.extents:
-            if self._catalog.objects[extent.number].kind != KIND_SETTLED:
+            stored = self._catalog.objects[extent.number]
+            if stored.kind != KIND_SETTLED or stored.log != self._catalog.log:
                 break
             end = max(end, extent.end)
         return end

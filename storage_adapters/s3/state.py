@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from storage_adapters.formats.log_ranges import log_of
 from storage_adapters.formats.segment import KIND_OBJECT, KIND_SETTLED
 
 __all__ = ["KIND_LOG", "KIND_SETTLED"]  # the kinds of objects
@@ -48,6 +49,11 @@ class StoredObject(NamedTuple):
     changed_unix_ms: int
     partition_ids: frozenset[int]
 
+    @property
+    def log(self) -> int:
+        """The log whose appends it holds; the holder of the log alone changes the object."""
+        return log_of(self.next_sequence)
+
 
 class PartitionState:
     """One partition. ``end`` includes enqueued batches; extents are committed.
@@ -87,9 +93,13 @@ class PartitionState:
 
 
 class Catalog:
-    """Partitions and live objects, by their numbers. Loop only."""
+    """Partitions and live objects, by their numbers. Loop only.
 
-    def __init__(self) -> None:
+    ``log``: the node's own. Of other logs the catalog has what ``OtherWriters.refresh`` last saw.
+    """
+
+    def __init__(self, log: int = 0) -> None:
+        self.log = log
         self.partitions: dict[int, PartitionState] = {}
         self.objects: dict[int, StoredObject] = {}
 
@@ -99,6 +109,11 @@ class Catalog:
         if state is None:
             state = self.partitions[partition_id] = PartitionState(partition_id)
         return state
+
+    def own_objects(self) -> list[StoredObject]:
+        """Return the objects of the node's own log. In any thread."""
+        log = self.log
+        return [stored for stored in list(self.objects.values()) if stored.log == log]
 
 
 def object_key(prefix: str, number: int, epoch: int) -> str:

@@ -20,8 +20,10 @@ from sqlalchemy import (
     Uuid,
 )
 
-INDEX_FORMAT: Final = 2  # a higher one in the database is refused; 1 is read, and becomes 2
-SLOT: Final = 0  # one owner has all partitions; more slots are kept free for a fleet
+INDEX_FORMAT: Final = 3  # a higher one in the database is refused; lower ones become 3
+COMMON: Final = -1  # the slot of the row that all writers share
+SOLE: Final = 0  # the log of a node that has the data for itself
+NOBODY: Final = 0  # node of a log that no node holds
 
 PENDING: Final = 0  # the number is reserved; the bucket may have the object
 LIVE: Final = 1  # it is in use
@@ -39,8 +41,16 @@ INDEX: Final = Table(
     Column("prefix", String(512), nullable=True),
 )
 
-# Each transaction that changes objects begins with an UPDATE of the owner's row: it holds the row's
-# lock until the end, so that commits and take-overs come one behind the other.
+# A row for each log (``slot`` is its number), and the common row. Each transaction that changes
+# objects begins with an UPDATE of its log's row: it holds the row's lock until the end, so that
+# commits and take-overs of a log come one behind the other. Writers do not wait for each other but
+# for the common row, which each locks after its own and before any other rows.
+#
+#                    a log's row                    the common row
+#   epoch            its writer's, unique for ever  the highest given
+#   next_sequence    of the log                     0
+#   next_number      0                              of objects
+#   deaths           0                              transactions in which live objects died
 OWNERS: Final = Table(
     "s3_owners",
     TABLES,
@@ -49,7 +59,7 @@ OWNERS: Final = Table(
     Column("epoch", Integer, nullable=False),
     Column("next_sequence", BigInteger, nullable=False),
     Column("next_number", BigInteger, nullable=False),
-    Column("deaths", BigInteger, nullable=False),  # transactions by which live objects died
+    Column("deaths", BigInteger, nullable=False),
 )
 
 OBJECTS: Final = Table(
@@ -60,7 +70,7 @@ OBJECTS: Final = Table(
     Column("state", SmallInteger, nullable=False),
     Column(
         "death", BigInteger, nullable=False
-    ),  # the owner's `deaths` then; 0: it never was live
+    ),  # the common row's `deaths` then; 0: it never was live
     Column("kind", SmallInteger, nullable=False),
     Column("first_sequence", BigInteger, nullable=False),
     Column("next_sequence", BigInteger, nullable=False),
@@ -88,6 +98,6 @@ LEASES: Final = Table(
     TABLES,
     Column("id", String(36), primary_key=True),
     Column("holder", String(255), nullable=False),
-    Column("deaths", BigInteger, nullable=False),  # the owner's when it was taken
+    Column("deaths", BigInteger, nullable=False),  # the common row's when it was taken
     Column("expires_unix_ms", BigInteger, nullable=False),
 )

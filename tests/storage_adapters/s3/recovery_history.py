@@ -349,7 +349,7 @@ class History:
         decision, facts = self.check()
         world = self.world
         world.catalog = catalog_of(decision, facts)
-        world.next_sequence = decision.next_sequence
+        world.next_sequence = decision.ends[0]
         self.replaced = []  # They may know of deletions that the bucket does not.
         self._replace_node()
         self.never_committed = {o.number for o in [*decision.stale, *decision.unproven]}
@@ -371,7 +371,7 @@ class History:
                 self._check_partition(state, found.partition(state.partition_id), decision)
         assert not [m for m in decision.missing if m.partition_id not in self.untold]
         assert not [lost for lost in decision.uncovered if lost.partition_id not in self.untold]
-        assert decision.next_sequence >= world.next_sequence
+        assert decision.ends[0] >= world.next_sequence
         ranges = sorted(
             (one.stored.first_sequence, one.stored.next_sequence)
             for one in decision.live
@@ -399,7 +399,7 @@ class History:
         ]
         assert rows[: len(expected)] == expected
         # What was put and never committed may be there, but then it is the log's whole end.
-        assert len(rows) == len(expected) or decision.next_sequence > self.world.next_sequence
+        assert len(rows) == len(expected) or decision.ends[0] > self.world.next_sequence
         again.start = start
         assert max(start, again.committed_end) >= max(state.start, state.committed_end)
 

@@ -63,7 +63,7 @@ def bucket(server: S3Server, tmp_path: Path) -> BucketV1:
     return BucketV1(server, tmp_path)
 
 
-async def test_a_bucket_is_read_and_its_index_becomes_format_2(bucket: BucketV1) -> None:
+async def test_a_bucket_is_read_and_its_index_becomes_format_3(bucket: BucketV1) -> None:
     assert bucket.index_format() == 1
     storage = await bucket.open()
     assert storage.incarnation == 3
@@ -73,7 +73,7 @@ async def test_a_bucket_is_read_and_its_index_becomes_format_2(bucket: BucketV1)
     await append(storage, Entry((Target(1, 7),), marker, 1, 1_000))
     await storage.close()
 
-    assert bucket.index_format() == 2
+    assert bucket.index_format() == 3
     storage = await bucket.open()
     assert await read_all(storage, 1, start=7) == [marker]
     assert [h.is_abort for h in storage.scan(0)][-1:] == [True]
@@ -107,6 +107,6 @@ async def test_an_older_version_refuses_the_index(
 
     monkeypatch.setattr(index_tables, "INDEX_FORMAT", 1)
     with pytest.raises(
-        StorageUnavailable, match="it has format 2, this Headgate knows up to 1"
+        StorageUnavailable, match="it has format 3, this Headgate knows up to 1"
     ):
         await bucket.open()

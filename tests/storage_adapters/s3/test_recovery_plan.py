@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.testing.storage import make_entry
+from storage_adapters.formats.log_ranges import first_sequence
 from storage_adapters.s3.recovery_plan import Decision, Missing
 from storage_adapters.s3.state import StoredObject
 from tests.storage_adapters.s3.merge_catalog import MergeCatalog
@@ -35,7 +36,7 @@ def test_a_chain_of_log_objects_counts_whole() -> None:
     assert [part.extent for one in decision.live for part in one.parts] == (
         world.catalog.partition(1).extents
     )
-    assert (decision.next_sequence, decision.missing, decision.unused) == (4, [], [])
+    assert (decision.ends, decision.missing, decision.unused) == ({0: 4}, [], [])
     assert facts.identities[1].topic.name == "t1"
 
 
@@ -48,7 +49,7 @@ def test_what_lies_behind_a_gap_was_never_committed() -> None:
 
     assert live_of(decision) == [1, 2]
     assert (numbers(decision.unproven), numbers(decision.unused)) == ([4], [4])
-    assert decision.next_sequence == 3
+    assert decision.ends == {0: 3}
 
 
 def test_a_gap_where_an_object_is_damaged_is_a_loss_and_no_end() -> None:
@@ -60,7 +61,7 @@ def test_a_gap_where_an_object_is_damaged_is_a_loss_and_no_end() -> None:
 
     assert live_of(decision) == [1, 2, 4]
     assert decision.missing == [Missing(1, 2, 3)]
-    assert decision.next_sequence == 5
+    assert decision.ends == {0: 5}
 
 
 @pytest.mark.parametrize(("merged_by", "appended_by"), [(1, 2), (2, 1)])
@@ -78,7 +79,7 @@ def test_a_damaged_merged_object_is_no_end_of_what_other_owners_appended(
     decision, _ = recover(world, damaged_epochs=[merged_by])
 
     assert live_of(decision) == numbers(rest)
-    assert (decision.unproven, decision.starts, decision.next_sequence) == ([], {1: 3}, 6)
+    assert (decision.unproven, decision.starts, decision.ends) == ([], {1: 3}, {0: 6})
 
 
 def test_what_a_replaced_node_put_is_stale() -> None:
@@ -131,7 +132,7 @@ def test_a_stale_object_behind_the_merged_ones_does_not_go_on_from_them() -> Non
 
     assert live_of(decision) == [4]
     assert numbers(decision.unused) == [1, 2, 3]
-    assert decision.next_sequence == 3
+    assert decision.ends == {0: 3}
 
 
 def test_what_two_replaced_nodes_put_in_vain_is_no_chain() -> None:
@@ -148,7 +149,7 @@ def test_what_two_replaced_nodes_put_in_vain_is_no_chain() -> None:
     assert live_of(decision) == [1]
     assert numbers(decision.unused) == [2, 4]
     assert numbers(decision.unproven) == [4]
-    assert (decision.missing, decision.starts, decision.next_sequence) == ([], {}, 2)
+    assert (decision.missing, decision.starts, decision.ends) == ([], {}, {0: 2})
 
 
 def test_a_stale_object_does_not_take_the_place_of_a_damaged_one() -> None:
@@ -263,3 +264,75 @@ def test_whatever_happened_what_was_acknowledged_is_found(
         act(work, choice)
 
     work.check()
+
+
+# --- Many logs
+
+
+def second_log(world: MergeCatalog) -> MergeCatalog:
+    """Return another writer of the same bucket."""
+    other = MergeCatalog(epoch=world.epoch + 1)
+    other.catalog, other.data = world.catalog, world.data
+    other.next_number, other.next_sequence = 100, first_sequence(1)
+    return other
+
+
+def test_a_gap_in_a_log_is_the_end_of_that_log_alone() -> None:
+    world = MergeCatalog()
+    other = second_log(world)
+    lost = [world.log([make_entry((1, n))]) for n in range(3)][1]
+    rest = [other.log([make_entry((2, n))]) for n in range(3)]
+    del world.data[lost.number]
+
+    decision, _ = recover(world)
+
+    assert live_of(decision) == [1, *numbers(rest)]
+    assert numbers(decision.unproven) == [3]
+    assert decision.ends == {0: 2, 1: first_sequence(1) + 3}
+
+
+def test_a_damaged_object_is_no_loss_in_another_log() -> None:
+    world = MergeCatalog()
+    other = second_log(world)
+    lost = [world.log([make_entry((1, n))]) for n in range(3)][1]
+    broken = [other.log([make_entry((2, n))]) for n in range(3)][1]
+    for stored in (lost, broken):
+        del world.data[stored.number]
+
+    decision, _ = recover(world, damaged_epochs=[other.epoch])
+
+    assert numbers(decision.unproven) == [3]
+    assert live_of(decision) == [1, 100, 102]
+    assert decision.missing == [Missing(2, 1, 2)]
+
+
+def test_behind_the_end_of_a_log_nothing_counts_and_the_other_log_goes_on() -> None:
+    world = MergeCatalog()
+    other = second_log(world)
+    world.log([make_entry((1, 0))])
+    world.log([make_entry((1, 1)), make_entry((1, 2))])  # Never committed.
+    world.epoch, world.next_sequence = 5, 2
+    world.log([])
+    rest = other.log([make_entry((1, 1))])
+
+    decision, _ = recover(world)
+
+    assert live_of(decision) == [1, 3, rest.number]
+    assert numbers(decision.stale) == [2]
+    assert (decision.missing, decision.uncovered) == ([], [])
+    assert decision.ends == {0: 2, 1: first_sequence(1) + 1}
+
+
+def test_merges_of_one_log_replace_nothing_of_another() -> None:
+    world = MergeCatalog()
+    other = second_log(world)
+    inputs = [world.log([make_entry((1, n))]) for n in range(3)]
+    rest = [other.log([make_entry((1, n))]) for n in range(3, 5)]
+    made = world.merge(inputs)
+    for stored in inputs:
+        del world.data[stored.number]
+
+    decision, _ = recover(world)
+
+    assert live_of(decision) == [*made, *numbers(rest)]
+    assert decision.ends == {0: 4, 1: first_sequence(1) + 2}

@@ -154,7 +154,7 @@ def test_a_lease_outlives_a_restore(index: Index, owned: Ownership, clock: Manua
         data_uuid=uuid4(),
         bucket="bucket",
         prefix="",
-        next_sequence=1,
+        ends={0: 1},
         next_number=3,
         epoch=1,
     )

@@ -72,7 +72,10 @@ class IndexModel(RuleBasedStateMachine):
                 for number in add
             ),
             gone=tuple(gone),
-            shrunk=tuple((number, self.live[number][:1]) for number in sorted(shrunk)),
+            shrunk=tuple(
+                (number, frozenset([one.partition_id for one in self.live[number][1:]]))
+                for number in sorted(shrunk)
+            ),
             bounds=tuple(bounds(at, self.next_sequence) for at in sorted(partitions)),
             next_sequence=self.next_sequence + 1,
             reserve=reserve,
@@ -99,7 +102,8 @@ class IndexModel(RuleBasedStateMachine):
         for number in change.gone:
             del self.live[number]
             self.died_ms[number] = self.clock.unix_ms()
-        self.live |= dict(change.shrunk)
+        for number, lost in change.shrunk:
+            self.live[number] = [p for p in self.live[number] if p.partition_id not in lost]
         self.bounds |= {row.partition_id: row for row in change.bounds}
         self.next_sequence = change.next_sequence
         self.reserved(numbers, epoch)

@@ -35,12 +35,12 @@ def test_an_index_of_a_newer_format_is_refused(
 ) -> None:
     engine = create_engine(url)
     with engine.begin() as connection:
-        connection.execute(text("UPDATE s3_index SET format = 3"))
+        connection.execute(text("UPDATE s3_index SET format = 4"))
     engine.dispose()
     index.close()
 
     for create in (True, False):
-        with pytest.raises(StorageUnavailable, match="format 3, this Headgate knows up to 2"):
+        with pytest.raises(StorageUnavailable, match="format 4, this Headgate knows up to 3"):
             open_index(create=create)
 
 
@@ -127,7 +127,7 @@ def test_restoring_replaces_everything_and_fences(index: Index, open_index: Open
         data_uuid=ours,
         bucket="bucket",
         prefix="gw/",
-        next_sequence=77,
+        ends={0: 77},
         next_number=260,
         epoch=4,
     )
@@ -137,7 +137,7 @@ def test_restoring_replaces_everything_and_fences(index: Index, open_index: Open
     other.set_data_uuid(ours, "bucket", "gw/")
     with pytest.raises(Fenced):
         index.commit(owned.epoch, Change(next_sequence=5))
-    assert other.take_over(1, reserve=1) == (5, 77, [260])
+    assert other.take_over(1, reserve=1) == (6, 77, [260])
 
 
 def test_restoring_never_lowers_numbers_or_epochs(index: Index) -> None:
@@ -150,7 +150,7 @@ def test_restoring_never_lowers_numbers_or_epochs(index: Index) -> None:
         data_uuid=uuid4(),
         bucket="bucket",
         prefix="",
-        next_sequence=3,
+        ends={0: 3},
         next_number=4,
         epoch=2,
     )
