@@ -140,7 +140,7 @@ class MovingLoad:
         if self._failures:
             raise self._failures[0]
         for client in (*self._publishers, *self._subscribers):
-            assert client.failures == []
+            assert client.failures == [], client.failures
 
     def _abandon(self) -> None:
         """End all clients, wherever they are."""
