@@ -15,6 +15,7 @@ import structlog
 
 from gateway.connection_listener import ConnectionListener
 from gateway.errors import GatewayError, PeerError
+from gateway.half_close import end_output
 from gateway.model import Buffer
 from gateway.reserved_names import ReservedNames
 
@@ -258,8 +259,7 @@ class Connection(ReservedNames, asyncio.BufferedProtocol):
 
         A close with unread bytes is a reset, and a reset takes the last answer away from a peer
         that has not read it. It has ``LINGER_S_MAX`` to close its side. ``closed`` is called in
-        the next turn of the loop; a protocol ignores what comes while ``is_closing``. TLS ends so
-        by itself, with its own closing message.
+        the next turn; a protocol ignores what comes while ``is_closing``. TLS ends so by itself.
         """
         transport = self.transport
         if transport is None or self.is_closing:
@@ -271,7 +271,7 @@ class Connection(ReservedNames, asyncio.BufferedProtocol):
         self._closing_s = self.listener.now_s
         if self._out:
             self._write_all()
-        transport.write_eof()
+        end_output(transport)
         if self._holds:
             self._holds.clear()
             transport.resume_reading()

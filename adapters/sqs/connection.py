@@ -16,6 +16,7 @@ from gateway.append_queue import AppendQueue
 from gateway.auth.certificates import certificate_user
 from gateway.budget import Budget, Intake
 from gateway.connection import WRITE_HIGH_BYTES, Connection
+from gateway.half_close import end_output
 from gateway.listener import Listener
 
 AT_ONCE_BYTES_MAX: Final = 65_536
@@ -269,7 +270,7 @@ class SqsConnection(Connection):
         if self._out or not self.transport.can_write_eof():
             self.close()
             return
-        self.transport.write_eof()
+        end_output(self.transport)
         self.frame_started_s = self.listener.now_s
 
     def flushed(self) -> None:
