@@ -15,35 +15,55 @@ from tests.lines_client import LinesClient
 Connect = Callable[[], LinesClient]
 
 
+SETTINGS = {
+    "storage.adapter": "drawer",
+    "adapters.lines.line_bytes_max": 1_000,
+    "adapters.lines.readers_max": 2,
+    "queues": [{"name": "jobs", "lease_ms": 600_000}],
+}
+"""Batches are kept in a drawer."""
+
+
+@pytest.fixture(scope="module")
+def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """Return a gateway that no test ends; each has topics of its own there."""
+    with GatewayProcess(tmp_path_factory.mktemp("shared"), ["lines"], SETTINGS) as gateway:
+        yield gateway
+
+
 @pytest.fixture
 def gateway(start_gateway: StartGateway) -> GatewayProcess:
-    """Return a gateway that speaks lines and keeps batches in a drawer."""
-    settings = {
-        "storage.adapter": "drawer",
-        "adapters.lines.line_bytes_max": 1_000,
-        "adapters.lines.readers_max": 2,
-        "queues": [{"name": "jobs", "lease_ms": 600_000}],
-    }
-    return start_gateway("lines", settings=settings)
+    """Return a gateway of the test's own."""
+    return start_gateway("lines", settings=SETTINGS)
+
+
+@pytest.fixture
+def connect_shared(shared_gateway: GatewayProcess) -> Iterator[Connect]:
+    """Open connections to the shared gateway that end with the test."""
+    yield from _connections(shared_gateway)
 
 
 @pytest.fixture
 def connect(gateway: GatewayProcess) -> Iterator[Connect]:
-    """Open connections that end with the test."""
+    """Open connections to the test's own gateway that end with the test."""
+    yield from _connections(gateway)
+
+
+def _connections(gateway: GatewayProcess) -> Iterator[Connect]:
     with ExitStack() as stack:
         yield lambda: stack.enter_context(LinesClient(gateway.ports["lines"]))
 
 
-def test_what_is_published_reaches_who_subscribed(connect: Connect) -> None:
-    reader, writer = connect(), connect()
-    assert writer.ask("PUB orders too early") == "+OK 0 0"
-    assert reader.ask("SUB orders") == "+OK"
-    assert writer.ask("PUB orders hello  wörld") == "+OK 0 1"
-    assert reader.line() == 'MSG orders 0 1 "hello  wörld"'
+def test_what_is_published_reaches_who_subscribed(connect_shared: Connect) -> None:
+    reader, writer = connect_shared(), connect_shared()
+    assert writer.ask("PUB news too early") == "+OK 0 0"
+    assert reader.ask("SUB news") == "+OK"
+    assert writer.ask("PUB news hello  wörld") == "+OK 0 1"
+    assert reader.line() == 'MSG news 0 1 "hello  wörld"'
 
 
-def test_a_run_of_lines_is_answered_in_order(connect: Connect) -> None:
-    client = connect()
+def test_a_run_of_lines_is_answered_in_order(connect_shared: Connect) -> None:
+    client = connect_shared()
     client.say(
         "PING", "PUB a one", "PUB b two", "PUB a three", "NONSENSE", "PING", "PUB a four"
     )
@@ -86,8 +106,8 @@ def test_it_stops_cleanly_under_a_subscriber(gateway: GatewayProcess, connect: C
         client.line()
 
 
-def test_bad_input_closes_only_its_own_connection(connect: Connect) -> None:
-    good, long_winded, garbled = connect(), connect(), connect()
+def test_bad_input_closes_only_its_own_connection(connect_shared: Connect) -> None:
+    good, long_winded, garbled = (connect_shared() for _ in range(3))
     long_winded.say("PUB a " + "x" * 2_000)
     with pytest.raises(Hangup):
         long_winded.line()
@@ -121,12 +141,12 @@ def test_commands_see_what_the_plugin_does(gateway: GatewayProcess, connect: Con
     assert [row["protocol"] for row in json.loads("\n".join(listed))] == ["lines"]
 
 
-def test_check_config_knows_the_plugins_keys(gateway: GatewayProcess) -> None:
-    lines = gateway.run_command("check-config")
+def test_check_config_knows_the_plugins_keys(shared_gateway: GatewayProcess) -> None:
+    lines = shared_gateway.run_command("check-config")
     assert "line_bytes_max = 1000  # default: 65536" in lines
     assert 'adapter = "drawer"  # default: "segment_log"' in lines
     with pytest.raises(ProgramFailed, match=r"ended with 2\n.*did you mean 'drawer'\?"):
-        gateway.run_command("serve", "--set", "storage.adapter=drawr")
+        shared_gateway.run_command("serve", "--set", "storage.adapter=drawr")
 
 
 def test_a_queue_gives_each_message_to_one_client(connect: Connect) -> None:
@@ -151,8 +171,8 @@ def test_what_is_taken_goes_back_when_its_client_goes(connect: Connect) -> None:
     assert answer == 'MSG jobs 0 0 2 "one"'
 
 
-def test_there_is_no_queue_unless_somebody_makes_it(connect: Connect) -> None:
-    assert connect().ask("TAKE work") == "-TopicNotFound there is no queue work"
+def test_there_is_no_queue_unless_somebody_makes_it(connect_shared: Connect) -> None:
+    assert connect_shared().ask("TAKE work") == "-TopicNotFound there is no queue work"
 
 
 def test_a_named_reader_goes_on_after_a_kill(gateway: GatewayProcess, connect: Connect) -> None:
@@ -167,8 +187,8 @@ def test_a_named_reader_goes_on_after_a_kill(gateway: GatewayProcess, connect: C
     assert [reader.line(), reader.line()] == ['MSG orders 0 1 "two"', 'MSG orders 0 2 "three"']
 
 
-def test_numbers_are_numbers(connect: Connect) -> None:
-    client = connect()
+def test_numbers_are_numbers(connect_shared: Connect) -> None:
+    client = connect_shared()
     for line in (
         "SEEN orders ada -1",
         "SEEN orders ada \u00b2",

@@ -29,9 +29,9 @@ SETTINGS: Final = {
 _NUMBERS: Final = itertools.count()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """Return a gateway that no test ends."""
+    """Return a gateway that no test of a file ends."""
     folder = tmp_path_factory.mktemp("shared")
     with GatewayProcess(folder, ["stomp"], SETTINGS) as gateway:
         yield gateway

@@ -16,19 +16,20 @@ from gateway.testing.consumers import (
 from gateway.testing.gateway_process import GatewayProcess
 from tests.stomp_client import Answer, StompClient, frame
 
-QUEUE = "/queue/contract"
-
 
 class Consumer:
     """A client, which blocks: the gateway is another process."""
 
-    def __init__(self, client: StompClient) -> None:
+    def __init__(self, client: StompClient, destination: str) -> None:
         self._client = client
+        self._destination = destination
         self._kept: list[Received] = []
 
     async def send(self, *bodies: bytes) -> None:
         for body in bodies:
-            self._client.send_bytes(frame("SEND", body, destination=QUEUE, receipt="sent"))
+            self._client.send_bytes(
+                frame("SEND", body, destination=self._destination, receipt="sent")
+            )
         for _ in bodies:
             self._await_receipt()
 
@@ -37,7 +38,7 @@ class Consumer:
             frame(
                 "SUBSCRIBE",
                 id="one",
-                destination=QUEUE,
+                destination=self._destination,
                 ack="client-individual",
                 prefetch_count=credit,
                 receipt="asked",
@@ -100,29 +101,35 @@ def _received(message: Answer) -> Received:
 
 
 class Gateway:
-    """A gateway as a process."""
+    """A queue of the gateway that the tests share."""
 
-    def __init__(self, gateway: GatewayProcess, stack: ExitStack) -> None:
+    def __init__(self, gateway: GatewayProcess, queue: str, stack: ExitStack) -> None:
         self._gateway = gateway
+        self._queue = queue
         self._stack = stack
 
     async def client(self) -> ConsumerClient:
         client = StompClient(self._gateway.ports["stomp"])
         self._stack.callback(client.close)
         client.log_in(None)
-        return Consumer(client)
+        return Consumer(client, f"/queue/{self._queue}")
 
     async def delete_queue(self) -> None:
-        self._gateway.run_command("queues", "delete", "contract", "--yes")
+        self._gateway.run_command("queues", "delete", self._queue, "--yes")
 
 
 class TestConsumers(ConsumerContract):
+    @pytest.fixture(autouse=True)
+    def _shared(self, shared_gateway: GatewayProcess, name: str) -> None:
+        self._gateway = shared_gateway
+        self._queue = name
+
     def running(self, folder: Path) -> AbstractAsyncContextManager[ConsumerGateway]:
-        return _running(folder)
+        del folder  # the gateway has one
+        return _running(self._gateway, self._queue)
 
 
 @asynccontextmanager
-async def _running(folder: Path) -> AsyncIterator[ConsumerGateway]:
-    settings = {"queues": [{"name": "contract"}]}
-    with GatewayProcess(folder, ["stomp"], settings) as process, ExitStack() as stack:
-        yield Gateway(process, stack)
+async def _running(process: GatewayProcess, queue: str) -> AsyncIterator[ConsumerGateway]:
+    with ExitStack() as stack:
+        yield Gateway(process, queue, stack)
