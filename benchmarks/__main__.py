@@ -13,6 +13,7 @@ the figures of one part; without a name everything but the soak is measured.
 """
 
 import argparse
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -114,6 +115,8 @@ def main() -> None:
         scale=chosen.scale,
         before=chosen.before,
     )
+    # Servers start as installed ones do, whose modules are compiled.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     for name in names:
         if name != "render":
             import_module(f"benchmarks.{SCRIPTS[name]}").run(options).publish()
