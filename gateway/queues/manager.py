@@ -307,9 +307,8 @@ class QueueManager:
 
     async def _keep(self, lanes: list[QueueLane], row: QueueRow) -> None:
         """Write a queue's journal entries, then its row."""
-        journal = self._context.journal
         journaled = [lane for lane in lanes if lane.is_journaled]
-        await await_done(lambda on_done: journal.put_snapshots(journaled, on_done))
+        await await_done(partial(self._context.journal.put_snapshots, journaled))
         await self._put_row(row)
 
     async def _put_row(self, row: QueueRow) -> None:
@@ -346,9 +345,8 @@ class QueueManager:
             return
         is_alone = len(self._queues.of(queue.topic)) == 1
         if queue.owns_topic and is_alone:
-            await self._topics.delete_within(
-                queue.name
-            )  # the rest follows: ``_on_topic_deleted``
+            # The rest follows: ``_on_topic_deleted``.
+            await self._topics.delete_within(queue.name)
             return
         if not queue.topic.is_transient:
             await self._metadata.delete_queue(queue.topic.uuid, queue.group)

@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from features.transfer import Effect, Incoming, Intent, Outgoing, intent_ids_of
+from features.transfer import Effect, Intent, intent_ids_of
 from gateway.broker import Broker
 from gateway.clock import Clock
 from gateway.coalescer import AnyPart, Coalescer, Part
@@ -29,7 +29,8 @@ from gateway.streams import REWRITE_ROOM_BYTES, VALUE_BYTES_MAX, InternalStream,
 from gateway.topics.internal import internal_topic
 from gateway.topics.manager import Topic, TopicManager
 from gateway.transfer.payload import Addressed, Transfer, check_addressed, encode_payload
-from gateway.transfer.receiving import Adopters, Appliers, TransferService, Waiting
+from gateway.transfer.receiving import Adopters, Appliers, TransferService
+from gateway.transfer.transfer_shard import TransferShard
 from gateway.transfer.waiting_for_memory import WaitingForMemory
 
 TRANSFERS_TOPIC: Final = "__transfers"
@@ -44,25 +45,6 @@ RETRIES_MAX: Final = 5  # after which the pause grows no more: 6.4 s
 _CONFIGS: Final = {"cleanup.policy": "compact", "max.message.bytes": str(VALUE_BYTES_MAX)}
 
 _log = structlog.get_logger()
-
-OnApplied = Callable[[int], None]
-
-
-class TransferShard:
-    """Transfers from and to one shard, while this node serves it."""
-
-    def __init__(self, number: int, epoch: int, stream: InternalStream) -> None:
-        self.number = number
-        self.epoch = epoch
-        self.stream = stream
-        self.outgoing = Outgoing(stream.values)
-        self.incoming = Incoming(stream.values)
-        self.waiting: Waiting = {}
-        self.in_flight: defaultdict[int, set[int]] = defaultdict(set)
-        self.followers: dict[int, list[OnApplied]] = {}  # by intent
-        self.retries: dict[int, asyncio.TimerHandle] = {}
-        self.refusals: defaultdict[int, int] = defaultdict(int)
-        """Pauses in a row, by target, after which nothing was taken."""
 
 
 class Transfers:
@@ -125,7 +107,7 @@ class Transfers:
             self.waiting.close()
         self._broker.shards.unregister(self)
         for shard in self._shards.values():
-            _stop(shard)
+            shard.stop()
 
     # --- the life cycle of shards
 
@@ -159,7 +141,7 @@ class Transfers:
         self.open_shards.difference_update(shards)
         count = self._broker.placement.shard_count
         for number in [one for one in self._shards if one % count in shards]:
-            _stop(self._shards.pop(number))
+            self._shards.pop(number).stop()
         self._look()
 
     def _follow_owners(self, shards: Collection[int]) -> None:
@@ -258,7 +240,7 @@ class Transfers:
         if shard is None:
             raise NotLeader(f"shard {source} is another node's, or is being opened")
         intent = self._begin(shard, away, (), _ignore, sink)
-        _follow(shard, [intent.intent_id], on_applied)
+        shard.follow([intent.intent_id], on_applied)
 
     def after_open(self, source: int, on_applied: Callable[[], None]) -> None:
         """Call back when all that is open now is applied, in a later turn of the loop."""
@@ -267,7 +249,7 @@ class Transfers:
         if shard is None or not intent_ids:
             self._loop.call_soon(on_applied)
         else:
-            _follow(shard, intent_ids, on_applied)
+            shard.follow(intent_ids, on_applied)
 
     def _begin(
         self,
@@ -378,27 +360,6 @@ class Transfers:
     def _retry(self, shard: TransferShard, target: int) -> None:
         shard.retries.pop(target, None)
         self._send(shard, target)
-
-
-def _follow(
-    shard: TransferShard, intent_ids: Collection[int], on_applied: Callable[[], None]
-) -> None:
-    """Call back when some intents, of which there is one at least, have ended."""
-    left = set(intent_ids)
-
-    def ended(intent_id: int) -> None:
-        left.discard(intent_id)
-        if not left:
-            on_applied()
-
-    for intent_id in intent_ids:
-        shard.followers.setdefault(intent_id, []).append(ended)
-
-
-def _stop(shard: TransferShard) -> None:
-    for timer in shard.retries.values():
-        timer.cancel()
-    shard.retries.clear()
 
 
 def _ignore(_error: StorageUnavailable | None) -> None:
