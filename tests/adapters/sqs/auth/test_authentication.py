@@ -22,6 +22,8 @@ from adapters.sqs.wire import Request
 from gateway.auth.access_keys import AccessKeys
 from gateway.auth.ports import Authenticator
 from gateway.clock import ManualClock
+from gateway.metadata.change_model import ChangesSince
+from gateway.metadata.feed import ChangeFeed
 from gateway.metadata.store import AccessKey, MetadataStore
 from tests.adapters.sqs.auth.test_signature import KEY_ID, SECRET, signed
 
@@ -35,8 +37,12 @@ class Stored:
 
     def __init__(self, key: AccessKey) -> None:
         self._key = key
+        self.feed = ChangeFeed(self._changes_since)
 
-    async def access_keys(self) -> list[AccessKey]:
+    async def _changes_since(self, _revision: int) -> ChangesSince:
+        raise NotImplementedError  # no other node writes to it
+
+    async def access_keys(self, _key_ids: set[str] | None = None) -> list[AccessKey]:
         return [self._key]
 
 
