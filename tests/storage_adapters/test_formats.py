@@ -40,7 +40,11 @@ from storage_adapters.formats.footer import (
     decode_trailer,
     encode_footer,
 )
-from storage_adapters.formats.segment import decode_segment_header, encode_segment_header
+from storage_adapters.formats.segment import (
+    FORMAT_VERSION,
+    decode_segment_header,
+    encode_segment_header,
+)
 
 U32 = st.integers(0, (1 << 32) - 1)
 OFFSET = st.integers(0, (1 << 62))
@@ -202,7 +206,7 @@ def test_segment_header_round_trip_and_versions() -> None:
     header = decode_segment_header(data)
     assert header[:6] == (UUID(int=9), 3, 2, 100, 7, 1_000)
 
-    later = data[8:9].replace(b"\x02", b"\x03") + data[9:]
+    later = bytes([FORMAT_VERSION + 1]) + data[9:]
     with pytest.raises(TooNew):
         decode_segment_header(b"HGSG" + struct.pack("<I", crc32c(later)) + later)
 
