@@ -31,6 +31,7 @@ from tests.support.waiting import until, wait_until
 MIB = 1024 * 1024
 DESCRIPTORS = 256
 SILENT = 300
+STANDARD_STREAMS = 3
 STORAGE = {"storage.segment_bytes": 2 * MIB, "storage.reserve_bytes": MIB}
 
 
@@ -55,9 +56,13 @@ def no_descriptor_left() -> Iterator[None]:
 
 @contextlib.contextmanager
 def nothing_may_be_opened() -> Iterator[None]:
-    """As above, whatever other threads of this process close meanwhile."""
+    """As above, whatever other threads of this process close meanwhile.
+
+    The standard streams stay open. With no descriptor at all a ``poll`` of another thread, which
+    looks at one or two, would fail.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (STANDARD_STREAMS, hard))
     try:
         yield
     finally:
