@@ -12,6 +12,7 @@ from adapters.amqp.v091.methods.basic import BasicAck, BasicConsumeOk, BasicNack
 from adapters.amqp.v091.methods.confirm import ConfirmSelect, ConfirmSelectOk
 from adapters.amqp.v091.methods.connection import ConnectionBlocked, ConnectionUnblocked
 from adapters.amqp.v091.methods.queue import QueueDeclareOk
+from adapters.amqp.v091.methods.tx import TxCommit, TxCommitOk, TxSelect, TxSelectOk
 from gateway.testing.ports import free_port
 from tests.adapters.amqp.conformance.methods import consume, declare
 from tests.crash.small_disk import DISK_BYTES
@@ -117,10 +118,12 @@ def test_consumers_go_on_and_what_was_confirmed_is_there(full: FullDisk, ballast
     full.fill(publisher)
     blocked(publisher)
     consumer = full.client()
+    consumer.ask(1, TxSelect(), TxSelectOk)
     consumer.ask(1, consume("filler"), BasicConsumeOk)
     for tag in range(1, full.confirmed + 1):
         assert consumer.read_message().body == FILLER
         consumer.send(1, BasicAck(tag, multiple=False))
+    consumer.ask(1, TxCommit(), TxCommitOk)  # all of it is on the disk
     counted = partial(consumer.ask, 1, declare("filler", passive=True), QueueDeclareOk)
     assert counted().message_count == 0
     consumer.close()

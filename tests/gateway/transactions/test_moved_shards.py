@@ -30,6 +30,8 @@ AWAY = next(
 )
 """Group of another shard than the transactional id."""
 VALUE = b"value"
+PARTITIONS = 256
+"""So many that each shard has some, whatever the topic's uuid."""
 
 
 @pytest.fixture(autouse=True)
@@ -61,8 +63,8 @@ class Moves:
         self.here = self.there = 0
 
     async def open(self) -> None:
-        topic = await self.rig.house.topic("t", 16)
-        shards = [shard_of(topic, number, self.placement) for number in range(16)]
+        topic = await self.rig.house.topic("t", PARTITIONS)
+        shards = [shard_of(topic, number, self.placement) for number in range(PARTITIONS)]
         self.here = shards.index(COORDINATOR)
         self.there = next(n for n, one in enumerate(shards) if one != COORDINATOR)
         self.away = {shards[self.there]}
