@@ -19,10 +19,9 @@ from adapters.kafka.requests.split_requests import handle_split
 from adapters.kafka.session import Session
 from gateway.admission import unsent_bytes
 from gateway.auth.ports import ANONYMOUS
-from gateway.budget import Intake
-from gateway.connection import WRITE_HIGH_BYTES, Connection
+from gateway.connection import WRITE_HIGH_BYTES
 from gateway.errors import PeerError
-from gateway.length_framer import LengthFramer
+from gateway.framed_connection import FramedConnection
 from gateway.listener import Listener
 from gateway.quotas.read_mute import ReadMute
 
@@ -54,7 +53,7 @@ class AdapterPort(Protocol):
         ...
 
 
-class KafkaConnection(Connection):
+class KafkaConnection(FramedConnection):
     """Connection of a client. Requests are served in order; pipelined ones overlap.
 
     Reads are held for these reasons: ``requests`` (too many queued requests), ``room`` (too many
@@ -63,23 +62,25 @@ class KafkaConnection(Connection):
     """
 
     def __init__(self, listener: Listener, adapter: AdapterPort) -> None:
-        super().__init__(listener)
-        self._adapter = adapter
-        self._node = adapter.node
-        bytes_max = adapter.config.request_bytes_max
-        if self._node.authenticator.required or listener.config.refuses_strangers:
-            bytes_max = min(bytes_max, adapter.config.unauthenticated_request_bytes_max)
-        self._framer = LengthFramer(
-            listener.receive_buffer, bytes_min=_REQUEST_BYTES_MIN, bytes_max=bytes_max
+        node, config = adapter.node, adapter.config
+        bytes_max = config.request_bytes_max
+        if node.authenticator.required or listener.config.refuses_strangers:
+            bytes_max = min(bytes_max, config.unauthenticated_request_bytes_max)
+        super().__init__(
+            listener,
+            node.request_budget,
+            node.broker.append_queue,
+            bytes_min=_REQUEST_BYTES_MIN,
+            bytes_max=bytes_max,
+            unacknowledged_bytes_max=config.unacknowledged_bytes_max,
         )
+        self._adapter = adapter
+        self._node = node
         self._session: Session | None = None
-        self._frames: deque[memoryview] = deque()
         self._replies: deque[Reply] = deque()
         self._serving: Reply | None = None  # the next request waits for this reply
         self._task: asyncio.Task[None] | None = None
-        self._unacknowledged_bytes = 0
         self._fetched_bytes = 0  # sent in fetch responses, not yet taken by the peer
-        self._intake = Intake(self._node.request_budget, self._on_room)
         self._is_serving = False
         self._mute = ReadMute()
 
@@ -89,7 +90,7 @@ class KafkaConnection(Connection):
         if self._session is None:
             self._session = self._adapter.new_session(self)
             if self._session.is_authenticated:
-                self._framer.bytes_max = self._adapter.config.request_bytes_max
+                self.framer.bytes_max = self._adapter.config.request_bytes_max
         return self._session
 
     @property
@@ -99,43 +100,25 @@ class KafkaConnection(Connection):
 
     # --- reading
 
-    def receive_buffer(self) -> memoryview:
-        """See ``Connection``."""
-        return self._framer.buffer()
-
-    def received(self, size_bytes: int) -> None:
-        """See ``Connection``."""
-        frames = self._framer.received(size_bytes)
-        if frames:
-            self._frames.extend(frames)
-        if not self._framer.is_midway:
-            self.frame_started_s = None
-        elif self.frame_started_s is None or frames:
-            self.frame_started_s = self.listener.now_s
-        self._serve_queued()
-
-    def released(self) -> None:
-        """See ``Connection``: serve the requests that are read already."""
-        self._serve_queued()
-
-    def _serve_queued(self) -> None:
+    def serve_frames(self) -> None:
+        """See ``FramedConnection``."""
         if self._is_serving or self.is_closing:
             return  # called by an immediate reply; the loop below continues
         self._is_serving = True
         try:
-            while self._frames and self._may_serve(self._frames[0]):
-                self._serve(self._frames.popleft())
+            while self.frames and self._may_serve(self.frames[0]):
+                self._serve(self.frames.popleft())
         finally:
             self._is_serving = False
-        waiting_count = len(self._frames) + len(self._replies)
+        waiting_count = len(self.frames) + len(self._replies)
         if waiting_count > self._adapter.config.requests_queued_max:
             self.hold_reads("requests")
         elif waiting_count <= self._adapter.config.requests_queued_max // 2:
             self.release_reads("requests")
         if (
-            self._frames
-            or self._intake.kept_bytes
-            or self._framer.is_midway
+            self.frames
+            or self.intake.kept_bytes
+            or self.framer.is_midway
             or not self.has_greeted
         ):
             self._count_read()
@@ -152,28 +135,21 @@ class KafkaConnection(Connection):
         append_queue = self._node.broker.append_queue
         if not append_queue.is_saturated or frame[0] << 8 | frame[1] not in _APPENDING:
             return True
-        self.hold_reads("wal")
-        append_queue.hold(self._on_log_low)
+        self.hold_for_log()
         return False
-
-    def _on_log_low(self) -> None:
-        self.release_reads("wal")
 
     def _count_read(self) -> None:
         """Count the bytes read and not served yet; at the limits, hold reads."""
-        queued_bytes = sum(map(len, self._frames))
-        framer = self._framer
+        queued_bytes = sum(map(len, self.frames))
+        framer = self.framer
         kept_bytes = queued_bytes + framer.kept_bytes
-        has_room = self._intake.count(kept_bytes, is_midway=framer.is_midway)
+        has_room = self.intake.count(kept_bytes, is_midway=framer.is_midway)
         if not self.session.is_authenticated:
             self.keep_before_login(kept_bytes + unsent_bytes(self))
         if has_room and queued_bytes <= self._adapter.config.unacknowledged_bytes_max:
             self.release_reads("room")
         else:
             self.hold_reads("room")
-
-    def _on_room(self) -> None:
-        self.release_reads("room")
 
     # --- serving
 
@@ -227,7 +203,8 @@ class KafkaConnection(Connection):
     ) -> None:
         version, body = header.version, frame[header.body_at :]
         if api.serving_order is ServingOrder.PIPELINED:
-            self._count_unacknowledged(reply, len(frame))
+            reply.unacknowledged_bytes = len(frame)
+            self.add_unacknowledged(len(frame))
         elements_max = min(SLICE_ELEMENTS, self._adapter.config.request_elements_max)
         try:
             request = decode_body(module, api, version, body, elements_max)
@@ -276,7 +253,7 @@ class KafkaConnection(Connection):
         await large_request_thread.run(free_in_slices, request.topics)
         if api.serving_order is ServingOrder.PIPELINED and self._serving is reply:
             self._serving = None
-            self._serve_queued()
+            self.serve_frames()
 
     def _start(self, reply: Reply, work: Any) -> None:  # noqa: ANN401 - a coroutine
         self._serving = reply
@@ -296,26 +273,20 @@ class KafkaConnection(Connection):
         module = await self.listener.loop.run_in_executor(None, self._adapter.load, api)
         self._serving = None
         self._handle(module, api, header, frame, reply)
-        self._serve_queued()  # for a pipelined API the next request need not wait
+        self.serve_frames()  # for a pipelined API the next request need not wait
 
     async def _answer_later(self, response: Awaitable[Any], version: int, reply: Reply) -> None:
         body = encode_body(await response, version)
         if self.session.is_rejected:
-            self._frames.clear()  # later requests are not served
+            self.frames.clear()  # later requests are not served
         elif self.session.is_authenticated:
-            self._framer.bytes_max = self._adapter.config.request_bytes_max
+            self.framer.bytes_max = self._adapter.config.request_bytes_max
             self.keep_before_login(0)
             self.has_greeted = True
         reply(body)
         if self.session.is_rejected:
             msg = "authentication failed"
             raise PeerError(msg)
-
-    def _count_unacknowledged(self, reply: Reply, size_bytes: int) -> None:
-        reply.unacknowledged_bytes = size_bytes
-        self._unacknowledged_bytes += size_bytes
-        if self._unacknowledged_bytes > self._adapter.config.unacknowledged_bytes_max:
-            self.hold_reads("unacknowledged")
 
     # --- answering
 
@@ -332,17 +303,15 @@ class KafkaConnection(Connection):
         if reply.meter is not None and reply.meter.throttle_ms:
             self._mute.begin(self, reply.meter.throttle_ms)
         if reply.unacknowledged_bytes:
-            self._unacknowledged_bytes -= reply.unacknowledged_bytes
-            if self._unacknowledged_bytes <= self._adapter.config.unacknowledged_bytes_max // 2:
-                self.release_reads("unacknowledged")
-        self._serve_queued()
+            self.take_unacknowledged(reply.unacknowledged_bytes)
+        self.serve_frames()
 
     def flushed(self) -> None:
         """See ``Connection``: give the bytes that the peer has taken back to the fetch budget."""
         if self._fetched_bytes and self.is_writable:
             taken, self._fetched_bytes = self._fetched_bytes, 0
             self._node.fetch_budget.give_back(taken)
-        self._serve_queued()
+        self.serve_frames()
 
     # --- ending
 
@@ -368,8 +337,6 @@ class KafkaConnection(Connection):
             and self.stalled_s(now_s) > self.listener.config.frame_s_max
         ):
             return "fetch_bytes_budget"
-        if self._intake.is_stalled(self.bytes_received, now_s, is_held=bool(self._holds)):
-            return "request_bytes_budget"
         return super().overdue(now_s)
 
     def closed(self) -> None:
@@ -379,10 +346,8 @@ class KafkaConnection(Connection):
         if self._task is not None:
             self._task.cancel()
         self._mute.cancel()
-        self._frames.clear()
-        self._node.broker.append_queue.unhold(self._on_log_low)
+        super().closed()
         self._node.share_sessions.end_connection(self._session)
-        self._intake.close()
         fetched_bytes = self._fetched_bytes + sum(r.fetched_bytes for r in self._replies)
         self._fetched_bytes = 0
         self._replies.clear()

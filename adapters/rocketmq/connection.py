@@ -4,7 +4,6 @@ Requests of one connection are begun in order and answered in any: clients relat
 requests by ``opaque``.
 """
 
-from collections import deque
 from time import perf_counter
 from typing import Any, Final
 
@@ -16,12 +15,11 @@ from adapters.rocketmq.remoting.wire import Command, RequestCode, ResponseCode
 from adapters.rocketmq.request import Handler, Handlers, Request
 from gateway.admission import unsent_bytes
 from gateway.auth.ports import ANONYMOUS
-from gateway.budget import Intake
 from gateway.config.base import Address
 from gateway.connection import WRITE_HIGH_BYTES, Connection
 from gateway.connection_listener import ConnectionListener
 from gateway.errors import GatewayError, as_value
-from gateway.length_framer import LengthFramer
+from gateway.framed_connection import FramedConnection
 
 _APPENDING: Final = frozenset(
     {
@@ -35,7 +33,7 @@ UNSERVED: Final = "unserved"
 """Name of all codes that are not served, in metrics."""
 
 
-class RemotingConnection(Connection):
+class RemotingConnection(FramedConnection):
     """Connection of a client.
 
     Reads are held for these reasons: ``room`` (too many bytes of all connections),
@@ -48,23 +46,24 @@ class RemotingConnection(Connection):
         node: RocketMqNode,
         handlers: Handlers,
     ) -> None:
-        super().__init__(listener)
+        config = node.config
+        is_known = not node.kernel.authenticator.required
+        bytes_max = config.request_bytes_max
+        if not is_known:
+            bytes_max = min(bytes_max, config.unauthenticated_request_bytes_max)
+        super().__init__(
+            listener,
+            node.request_budget,
+            node.kernel.broker.append_queue,
+            bytes_min=FRAME_BYTES_MIN,
+            bytes_max=bytes_max,
+            unacknowledged_bytes_max=config.unacknowledged_bytes_max,
+        )
         self._node = node
         self._handlers = handlers
-        self._is_known = not node.kernel.authenticator.required
-        config = node.config
-        self._framer = LengthFramer(
-            listener.receive_buffer,
-            bytes_min=FRAME_BYTES_MIN,
-            bytes_max=config.request_bytes_max
-            if self._is_known
-            else min(config.request_bytes_max, config.unauthenticated_request_bytes_max),
-        )
-        self._intake = Intake(node.request_budget, self._on_room)
-        self._frames: deque[memoryview] = deque()
+        self._is_known = is_known
         self._pending: set[Request] = set()
         self._is_serving = False
-        self._unacknowledged_bytes = 0
         self._pulled_bytes = 0  # sent in responses to pulls, not yet taken by the peer
         self.client_id = ""
         self.client_version = 0
@@ -89,31 +88,14 @@ class RemotingConnection(Connection):
 
     # --- reading
 
-    def receive_buffer(self) -> memoryview:
-        """See ``Connection``."""
-        return self._framer.buffer()
-
-    def received(self, size_bytes: int) -> None:
-        """See ``Connection``."""
-        frames = self._framer.received(size_bytes)
-        self._frames.extend(frames)
-        if not self._framer.is_midway:
-            self.frame_started_s = None
-        elif self.frame_started_s is None or frames:
-            self.frame_started_s = self.listener.now_s
-        self._serve_queued()
-
-    def released(self) -> None:
-        """See ``Connection``: serve the requests that are read already."""
-        self._serve_queued()
-
-    def _serve_queued(self) -> None:
+    def serve_frames(self) -> None:
+        """See ``FramedConnection``."""
         if self._is_serving or self.is_closing:
             return  # called by an immediate response; the loop below goes on
         self._is_serving = True
         try:
-            while self._frames and self._may_serve():
-                self._serve(self._frames.popleft())
+            while self.frames and self._may_serve():
+                self._serve(self.frames.popleft())
         finally:
             self._is_serving = False
         self._count_read()
@@ -121,29 +103,21 @@ class RemotingConnection(Connection):
     def _may_serve(self) -> bool:
         if self.is_closing or self.is_held_but_for("room"):
             return False
-        append_queue = self._node.kernel.broker.append_queue
-        if not append_queue.is_saturated:
+        if not self._node.kernel.broker.append_queue.is_saturated:
             return True
-        self.hold_reads("wal")
-        append_queue.hold(self._on_log_low)
+        self.hold_for_log()
         return False
-
-    def _on_log_low(self) -> None:
-        self.release_reads("wal")
 
     def _count_read(self) -> None:
         """Count the bytes read and not served yet; without room for them, hold reads."""
-        kept_bytes = self._framer.kept_bytes + sum(map(len, self._frames))
-        has_room = self._intake.count(kept_bytes, is_midway=self._framer.is_midway)
+        kept_bytes = self.framer.kept_bytes + sum(map(len, self.frames))
+        has_room = self.intake.count(kept_bytes, is_midway=self.framer.is_midway)
         if not self._is_known:
             self.keep_before_login(kept_bytes + unsent_bytes(self))
         if has_room:
             self.release_reads("room")
         else:
             self.hold_reads("room")
-
-    def _on_room(self) -> None:
-        self.release_reads("room")
 
     # --- serving
 
@@ -166,14 +140,15 @@ class RemotingConnection(Connection):
             self._note_user(principal.name)
             self._check_room()
         except GatewayError as error:
-            request = Request(command, node, self, node.anonymous(self.peer_host), len(frame))
+            request = Request(command, node, self, node.anonymous(self.peer_host))
             self._pending.add(request)
             request.fail(as_value(error))
             return
-        request = Request(command, node, self, principal, len(frame))
+        request = Request(command, node, self, principal)
         self._pending.add(request)
         if command.code in _APPENDING:
-            self._count_unacknowledged(len(frame))
+            request.unacknowledged_bytes = len(frame)
+            self.add_unacknowledged(len(frame))
         self._handle(handler, request)
 
     def _note_user(self, name: str) -> None:
@@ -181,7 +156,7 @@ class RemotingConnection(Connection):
         self.has_greeted = True
         if not self._is_known:
             self._is_known = True
-            self._framer.bytes_max = self._node.config.request_bytes_max
+            self.framer.bytes_max = self._node.config.request_bytes_max
             self.keep_before_login(0)
 
     def _check_room(self) -> None:
@@ -201,11 +176,6 @@ class RemotingConnection(Connection):
         except GatewayError as error:
             request.fail(as_value(error))
 
-    def _count_unacknowledged(self, size_bytes: int) -> None:
-        self._unacknowledged_bytes += size_bytes
-        if self._unacknowledged_bytes > self._node.config.unacknowledged_bytes_max:
-            self.hold_reads("unacknowledged")
-
     # --- answering
 
     def on_done(self, request: Request, frame: bytes | None) -> None:
@@ -218,10 +188,8 @@ class RemotingConnection(Connection):
         self._pulled_bytes += request.pulled_bytes
         if frame is not None:
             self.send(frame)
-        if code in _APPENDING:
-            self._unacknowledged_bytes = max(self._unacknowledged_bytes - request.size_bytes, 0)
-            if self._unacknowledged_bytes <= self._node.config.unacknowledged_bytes_max // 2:
-                self.release_reads("unacknowledged")
+        if request.unacknowledged_bytes:
+            self.take_unacknowledged(request.unacknowledged_bytes)
 
     def flushed(self) -> None:
         """See ``Connection``: give the bytes that the peer has taken back to the pull budget."""
@@ -245,17 +213,9 @@ class RemotingConnection(Connection):
             if request.hurry is not None:
                 request.hurry()
 
-    def overdue(self, now_s: float) -> str | None:
-        """See ``Connection``."""
-        if self._intake.is_stalled(self.bytes_received, now_s, is_held=bool(self._holds)):
-            return "request_bytes_budget"
-        return super().overdue(now_s)
-
     def closed(self) -> None:
         """See ``Connection``."""
-        self._frames.clear()
-        self._node.kernel.broker.append_queue.unhold(self._on_log_low)
-        self._intake.close()
+        super().closed()
         pulled_bytes, self._pulled_bytes = self._pulled_bytes, 0
         for request in tuple(self._pending):
             request.abandon()

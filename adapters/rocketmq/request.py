@@ -28,7 +28,7 @@ class Request:
 
     __slots__ = (
         "_task", "begun_s", "cancel", "client", "command", "hurry", "is_done", "node",
-        "principal", "pulled_bytes", "size_bytes",
+        "principal", "pulled_bytes", "unacknowledged_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -37,17 +37,17 @@ class Request:
         node: RocketMqNode,
         client: AnsweredClient,
         principal: Principal,
-        size_bytes: int,
     ) -> None:
         self.command = command
         self.node = node
         self.client = client
         self.principal = principal
-        self.size_bytes = size_bytes
         self.begun_s = perf_counter()
         self.is_done = False
         self.pulled_bytes = 0
         """Bytes of messages in the response, taken from the budget of pulls."""
+        self.unacknowledged_bytes = 0
+        """Bytes of the request that its connection counts until the answer."""
         self.cancel: Callable[[], None] | None = None
         self.hurry: Callable[[], None] | None = None
         self._task: asyncio.Task[None] | None = None

@@ -12,6 +12,7 @@ from adapters.rocketmq.remoting.client import RemotingClient, Sign
 from adapters.rocketmq.remoting.codec import encode_frame
 from adapters.rocketmq.remoting.wire import Command, RequestCode, ResponseCode
 from gateway.config.base import Address
+from gateway.framed_connection import FramedConnection
 from tests.adapters.rocketmq.running_adapter import (
     RunningRocketMq,
     pull_fields,
@@ -114,6 +115,24 @@ async def test_sends_that_are_not_stored_yet_hold_the_connection(tmp_path: Path)
         assert live.node.requests[RequestCode.SEND_MESSAGE_V2] == 3
         live.storage.release()
         assert [(await one).code for one in sends] == [0] * 6
+
+
+async def test_a_refused_send_does_not_count_as_one_that_is_stored(tmp_path: Path) -> None:
+    async with running(tmp_path, requests_pending_max=2) as live:
+        await live.topic("orders")
+        client = await live.client()
+        live.storage.held = True
+        body = bytes(400_000)
+        sends = [asyncio.ensure_future(send(client, "orders", body)) for _ in "ab"]
+        await until(lambda: live.node.requests[RequestCode.SEND_MESSAGE_V2] == 2)
+        refused = await send(client, "orders", body)
+        assert refused.code == ResponseCode.SYSTEM_BUSY
+        [connection] = live.adapter.listeners[0].connections
+        assert isinstance(connection, FramedConnection)
+        assert connection._unacknowledged_bytes > 2 * len(body)
+        live.storage.release()
+        assert [(await one).code for one in sends] == [0, 0]
+        assert connection._unacknowledged_bytes == 0
 
 
 # --- logins
