@@ -69,27 +69,34 @@ class Listener:
         self.port = 0
 
     async def start(self) -> None:
-        """Bind and accept. Error: ``OSError`` when the address is taken or not ours."""
+        """Bind and accept. Error: ``OSError``, with the address, when it is taken or not ours."""
+        try:
+            server = self._server = await self._bind()
+        except OSError as error:
+            error.filename = self.config.bind  # an adapter may have several listeners
+            raise
+        self.host, self.port = server.sockets[0].getsockname()[:2]
+        self._sweep()
+
+    async def _bind(self) -> asyncio.Server | TlsAcceptor:
         address = parse_address(self.config.bind)
         self.reload_certificates()
         if self._tls is not None and not self.config.proxy_protocol:
-            self._server = acceptor = TlsAcceptor(
+            acceptor = TlsAcceptor(
                 self.loop,
                 address,
                 backlog=BACKLOG,
                 accept=self._accept_tls,
             )
             await acceptor.start()
-        else:
-            is_proxied = self.config.proxy_protocol
-            self._server = await self.loop.create_server(
-                lambda: ProxyHandshake(self) if is_proxied else self._make(self),
-                address.host,
-                address.port,
-                backlog=BACKLOG,
-            )
-        self.host, self.port = self._server.sockets[0].getsockname()[:2]
-        self._sweep()
+            return acceptor
+        is_proxied = self.config.proxy_protocol
+        return await self.loop.create_server(
+            lambda: ProxyHandshake(self) if is_proxied else self._make(self),
+            address.host,
+            address.port,
+            backlog=BACKLOG,
+        )
 
     def reload_certificates(self) -> bool:
         """Reload the TLS files; open connections go on. Return False without TLS.

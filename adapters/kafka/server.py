@@ -144,11 +144,7 @@ class KafkaAdapter:
             lambda made_by: KafkaConnection(made_by, self),
             admission=self._admission,
         )
-        try:
-            await listener.start()
-        except OSError as error:
-            error.filename = config.bind  # names the listener in the message
-            raise
+        await listener.start()
         self.listeners.append(listener)
 
     def _all_connections(self) -> list[Connection]:

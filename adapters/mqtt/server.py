@@ -80,11 +80,7 @@ class MqttAdapter:
         self, name: str, config: ListenerConfig, make: Callable[[Listener], Connection]
     ) -> None:
         listener = Listener(name, config, make, admission=self.kernel.admission)
-        try:
-            await listener.start()
-        except OSError as error:
-            error.filename = config.bind  # which of the listeners it was
-            raise
+        await listener.start()
         self.listeners.append(listener)
 
     def _make_plain(self, listener: Listener) -> Connection:

@@ -62,11 +62,7 @@ class RocketMqAdapter:
         listener = Listener(
             name, config, partial(self._connect, handlers), admission=self.kernel.admission
         )
-        try:
-            await listener.start()
-        except OSError as error:
-            error.filename = config.bind  # names the listener in the message
-            raise
+        await listener.start()
         self.listeners.append(listener)
 
     def _connect(self, handlers: Handlers, listener: Listener) -> RemotingConnection:
