@@ -6,7 +6,12 @@ from pydantic import Field, model_validator
 
 from adapters.kafka.codec import ELEMENTS_MAX
 from gateway.config.base import BindAddress, ListenerConfig
-from gateway.config.request_budget import RequestBytesBudget, RequestStallSeconds
+from gateway.config.request_budget import (
+    RequestBytesBudget,
+    RequestBytesMax,
+    RequestStallSeconds,
+    UnauthenticatedRequestBytesMax,
+)
 from gateway.config.settings import Settings
 from gateway.model import DEFAULT_NAMESPACE
 
@@ -75,18 +80,8 @@ class KafkaConfig(KafkaListener):
         description="Milliseconds after which a connection must log in again (KIP-368), or until "
         "its token ends, if that is sooner; 0: never. Clients that do not are closed.",
     )
-    request_bytes_max: int = Field(
-        default=100 * _MIB,
-        ge=1024,
-        le=1024 * _MIB,
-        description="Bytes of one request; a larger one closes the connection.",
-    )
-    unauthenticated_request_bytes_max: int = Field(
-        default=512 * 1024,
-        ge=1024,
-        le=1024 * _MIB,
-        description="Bytes of one request of a client that has to log in and has not yet.",
-    )
+    request_bytes_max: RequestBytesMax = 100 * _MIB
+    unauthenticated_request_bytes_max: UnauthenticatedRequestBytesMax = 512 * 1024
     request_bytes_budget: RequestBytesBudget = Field(default=256 * _MIB, ge=_MIB)
     request_stall_s_max: RequestStallSeconds = 2
     request_elements_max: int = Field(

@@ -5,7 +5,12 @@ from typing import ClassVar, Final
 from pydantic import Field, field_validator
 
 from gateway.config.base import Address, BindAddress, ListenerConfig, parse_address
-from gateway.config.request_budget import RequestBytesBudget, RequestStallSeconds
+from gateway.config.request_budget import (
+    RequestBytesBudget,
+    RequestBytesMax,
+    RequestStallSeconds,
+    UnauthenticatedRequestBytesMax,
+)
 
 _MIB: Final = 1024 * 1024
 _NAME: Final = r"^[a-zA-Z0-9_-]{1,100}$"
@@ -63,18 +68,8 @@ class RocketMqConfig(RemotingListener):
         "stored offsets of their own by it.",
     )
     nameserver: NameServerConfig = Field(default=NameServerConfig(), description="Name server.")
-    request_bytes_max: int = Field(
-        default=16 * _MIB,
-        ge=1024,
-        le=1024 * _MIB,
-        description="Bytes of one request; a larger one closes the connection.",
-    )
-    unauthenticated_request_bytes_max: int = Field(
-        default=512 * 1024,
-        ge=1024,
-        le=1024 * _MIB,
-        description="Bytes of one request of a client that has to sign and has not yet.",
-    )
+    request_bytes_max: RequestBytesMax = 16 * _MIB
+    unauthenticated_request_bytes_max: UnauthenticatedRequestBytesMax = 512 * 1024
     request_bytes_budget: RequestBytesBudget = Field(default=256 * _MIB, ge=_MIB)
     request_stall_s_max: RequestStallSeconds = 2
     requests_pending_max: int = Field(
