@@ -1,12 +1,17 @@
-"""Fixture shared by protocols: a disk that is soon full."""
+"""Fixtures shared by tests of several protocols or of S3: a full disk, a bucket, a database."""
 
+import os
 import subprocess
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from tests.crash.s3_gateways import new_database
 from tests.crash.small_disk import BALLAST_BYTES, DISK_BYTES
+from tests.support.s3_servers import S3Server, versitygw
 
 
 @pytest.fixture
@@ -28,3 +33,17 @@ def ballast(small_disk: Path) -> Path:
     file = small_disk / "ballast"
     file.write_bytes(bytes(BALLAST_BYTES))
     return file
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[S3Server]:
+    """An S3 server of one test, with its credentials in the environment."""
+    with versitygw(tmp_path / "s3") as running, patch.dict(os.environ, running.env):
+        yield running
+
+
+@pytest.fixture
+def metadata_url(postgres_url: str) -> Iterator[str]:
+    """A PostgreSQL database of one test."""
+    with new_database(postgres_url, f"d{uuid.uuid4().hex}") as found:
+        yield found

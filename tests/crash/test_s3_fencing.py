@@ -2,21 +2,18 @@
 
 import os
 import signal
-import uuid
-from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 from sqlalchemy import create_engine, text
 
 from tests.crash.load import Load, check_dense, check_kept, check_once, read_all
-from tests.crash.s3_gateways import abandon, lose_disk, new_database, s3_settings
+from tests.crash.s3_gateways import abandon, lose_disk, s3_settings
 from tests.support.gateway import Gateway
 from tests.support.s3_proxy import Hang, S3Proxy
-from tests.support.s3_servers import S3Server, versitygw
+from tests.support.s3_servers import S3Server
 from tests.support.topics import create_topic
 from tests.support.waiting import wait_until
 
@@ -31,18 +28,6 @@ PATIENCE = {
 }
 
 pytestmark = pytest.mark.crash
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[S3Server]:
-    with versitygw(tmp_path / "s3") as running, patch.dict(os.environ, running.env):
-        yield running
-
-
-@pytest.fixture
-def metadata_url(postgres_url: str) -> Iterator[str]:
-    with new_database(postgres_url, f"d{uuid.uuid4().hex}") as found:
-        yield found
 
 
 def _settings(server: S3Server, metadata_url: str) -> dict[str, object]:

@@ -3,11 +3,8 @@
 import os
 import signal
 import sys
-import uuid
-from collections.abc import Iterator
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
@@ -22,26 +19,13 @@ from storage_adapters.s3.index import Index
 from storage_adapters.s3.opening import catalog_of
 from storage_adapters.s3.recovery import restore_index, survey_bucket
 from storage_adapters.s3.state import Catalog
-from tests.crash.s3_gateways import new_database
-from tests.support.s3_servers import S3Server, versitygw
+from tests.support.s3_servers import S3Server
 
 ACKNOWLEDGED = 20  # of each process, before anything happens to it
 WITHIN_S = 120
 FENCES_MAX = 8
 
 pytestmark = pytest.mark.crash
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[S3Server]:
-    with versitygw(tmp_path / "s3") as running, patch.dict(os.environ, running.env):
-        yield running
-
-
-@pytest.fixture
-def metadata_url(postgres_url: str) -> Iterator[str]:
-    with new_database(postgres_url, f"d{uuid.uuid4().hex}") as found:
-        yield found
 
 
 class Writer:

@@ -9,6 +9,7 @@ from gateway.groups.model import GroupName
 from gateway.metadata.store import ProducerIds
 from gateway.partition import Partition
 from gateway.producers import ProducerStates, open_producers
+from gateway.slots import shard_of_transactional_id
 from gateway.transactions.coordinator import TransactionCoordinator
 from gateway.transactions.journal import TransactionalId
 from gateway.transfer.transfers import Transfers
@@ -19,6 +20,9 @@ from tests.support.batches import sample_batch
 NAME = TransactionalId("default", "tx")
 GROUP = GroupName("default", "readers")
 TIMEOUT_MS = 60_000
+SHARDS = 4
+COORDINATOR = shard_of_transactional_id(NAME.name, SHARDS)
+"""Shard of the transactional id ``NAME``."""
 
 
 class TransactionRig:

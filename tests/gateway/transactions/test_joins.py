@@ -1,8 +1,6 @@
 """Joins of partitions and groups: at the coordinator, and at the node that asks it."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -18,17 +16,13 @@ from gateway.errors import (
 )
 from gateway.records.markers import Marker
 from gateway.shards.model import DONE, OnReply, Request, refused
-from gateway.slots import shard_of_transactional_id
 from gateway.testing.placement import SettablePlacement
 from gateway.transactions import joins as joins_module
 from gateway.transactions.ends import End, decode_end, encode_end
 from gateway.transactions.joins import SERVICE, Join, JoinCodec
-from tests.gateway.kernel_in_memory import running
-from tests.gateway.transactions.rig import NAME, TransactionRig
+from tests.gateway.transactions.rig import COORDINATOR, NAME, SHARDS, TransactionRig
 from tests.support.waiting import until
 
-SHARDS = 4
-COORDINATOR = shard_of_transactional_id(NAME.name, SHARDS)
 REFS = PartitionRef(UUID(int=1), 0), PartitionRef(UUID(int=2), 9)
 GROUPS = GroupRef("default", "g"), GroupRef("", "ä")
 
@@ -45,20 +39,6 @@ class HeldLink:
 
     def stream(self, *_args: object) -> None:
         raise AssertionError
-
-
-@pytest.fixture
-async def placement() -> SettablePlacement:
-    return SettablePlacement(SHARDS)
-
-
-@pytest.fixture
-async def rig(tmp_path: Path, placement: SettablePlacement) -> AsyncIterator[TransactionRig]:
-    async with running(tmp_path, placement=placement) as house:
-        one = TransactionRig(house)
-        await one.open()
-        yield one
-        one.close()
 
 
 @pytest.fixture

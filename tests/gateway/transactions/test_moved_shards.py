@@ -3,9 +3,6 @@
 The other node has no process here: what is sent to it waits until its shards come back.
 """
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from features.transactions import InitRequest, PartitionRef, State, Transaction
@@ -13,16 +10,19 @@ from gateway.errors import ConcurrentTransactions, StorageFull
 from gateway.groups.model import GroupName
 from gateway.partition import Partition
 from gateway.placement import shard_of
-from gateway.slots import shard_of_group, shard_of_transactional_id
+from gateway.slots import shard_of_group
 from gateway.testing.placement import SettablePlacement
 from gateway.transactions import values as values_module
 from gateway.transfer import transfers as transfers_module
-from tests.gateway.kernel_in_memory import running
-from tests.gateway.transactions.rig import NAME, TIMEOUT_MS, TransactionRig
+from tests.gateway.transactions.rig import (
+    COORDINATOR,
+    NAME,
+    SHARDS,
+    TIMEOUT_MS,
+    TransactionRig,
+)
 from tests.support.waiting import turns, until
 
-SHARDS = 4
-COORDINATOR = shard_of_transactional_id(NAME.name, SHARDS)
 AWAY = next(
     name
     for name in (GroupName("default", f"group-{number}") for number in range(100))
@@ -38,20 +38,6 @@ PARTITIONS = 256
 def _retry_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfers_module, "RETRY_S", 0.001)
     monkeypatch.setattr(values_module, "RETRY_S", 0.001)
-
-
-@pytest.fixture
-async def placement() -> SettablePlacement:
-    return SettablePlacement(SHARDS)
-
-
-@pytest.fixture
-async def rig(tmp_path: Path, placement: SettablePlacement) -> AsyncIterator[TransactionRig]:
-    async with running(tmp_path, placement=placement) as house:
-        one = TransactionRig(house)
-        await one.open()
-        yield one
-        one.close()
 
 
 class Moves:
