@@ -3,12 +3,12 @@
 from typing import Any, Final, NamedTuple
 
 from adapters.amqp.admin.listing import listed, vhost_of, vhosts_of
+from adapters.amqp.management.queues import queues_of, streams_of
 from adapters.amqp.management.views import (
     arguments_view,
     binding_view,
     declaration_of,
-    queues_in,
-    streams_in,
+    queue_in,
 )
 from adapters.amqp.names import to_namespace, to_topic_name
 from adapters.amqp.node import AmqpNode
@@ -35,30 +35,37 @@ _ENDS: Final = ("from_exchange", "to_exchange", "to_queue")
 
 async def exchanges(node: AmqpNode, query: ViewQuery) -> dict[str, Any]:
     """Return a page of exchanges, the default ones included."""
+    vhosts = vhosts_of(node, query)
     rows = [
         (vhost, one)
-        for vhost in vhosts_of(node, query)
+        for vhost in vhosts
         for one in (_DEFAULT, *node.kernel.exchanges.exchanges(to_namespace(vhost)))
     ]
+    queue_counts = {
+        vhost: len([one async for one in queues_of(node, vhost)]) for vhost in vhosts
+    }
+
+    def count_from(vhost: str, exchange: Exchange) -> int:
+        """Return how many bindings begin there; the default one has one for each queue."""
+        if exchange.name == DEFAULT_EXCHANGE:
+            return queue_counts[vhost]
+        name = ExchangeName(to_namespace(vhost), exchange.name)
+        return node.kernel.exchanges.binding_count_of(name)
+
     return await listed(
         query,
         rows,
         sorts={
             "name": lambda row: (shown(row[1].name), row[0]),
             "type": lambda row: (row[1].type.value, row[1].name),
-            "bindings": lambda row: _count_from(node, *row),
+            "bindings": lambda row: count_from(*row),
         },
         text=lambda row: shown(row[1].name),
-        view=lambda row: _exchange_view(node, *row),
+        view=lambda row: {
+            **_exchange_view(node, *row),
+            "bindings_from": count_from(*row),
+        },
     )
-
-
-def _count_from(node: AmqpNode, vhost: str, exchange: Exchange) -> int:
-    """Return the number of bindings from an exchange; the default one has one for each queue."""
-    if exchange.name == DEFAULT_EXCHANGE:
-        return len(queues_in(node, vhost))
-    name = ExchangeName(to_namespace(vhost), exchange.name)
-    return node.kernel.exchanges.binding_count_of(name)
 
 
 def _exchange_view(node: AmqpNode, vhost: str, exchange: Exchange) -> dict[str, Any]:
@@ -76,7 +83,6 @@ def _exchange_view(node: AmqpNode, vhost: str, exchange: Exchange) -> dict[str, 
         "internal": row is not None and row.is_internal,
         "alternate": None if exchange.alternate is None else shown(exchange.alternate),
         "arguments": arguments_view(dict(exchange.arguments)),
-        "bindings_from": _count_from(node, vhost, exchange),
         "bindings_to": len(leading),
     }
 
@@ -93,7 +99,7 @@ async def bindings(node: AmqpNode, query: ViewQuery) -> dict[str, Any]:
     vhost = vhost_of(node, query)
     return await listed(
         query,
-        _bindings(node, vhost, query),
+        await _bindings(node, vhost, query),
         sorts={
             "source": lambda one: (one.source, one.destination, one.routing_key),
             "destination": lambda one: (one.destination, one.source, one.routing_key),
@@ -107,21 +113,22 @@ async def bindings(node: AmqpNode, query: ViewQuery) -> dict[str, Any]:
     )
 
 
-def _bindings(node: AmqpNode, vhost: str, query: ViewQuery) -> list[Binding]:
+async def _bindings(node: AmqpNode, vhost: str, query: ViewQuery) -> list[Binding]:
     namespace, values = to_namespace(vhost), query.values
     ends = {name: values[name] for name in _ENDS if values.get(name)}
     if len(ends) != 1:
         raise InvalidRequest(f"give one of {', '.join(_ENDS)}")
     if queue := ends.get("to_queue"):
         topic = to_topic_name(namespace, queue)
-        by_name = [_to_default(one) for one in queues_in(node, vhost) if one.name == topic]
+        found = queue_in(node, topic)
+        by_name = [] if found is None else [_to_default(found)]
         return [*by_name, *_leading_to(node, namespace, Destination(topic.name))]
     if text := ends.get("to_exchange"):
         exchange = _existing(node, namespace, text)
         return _leading_to(node, namespace, Destination(exchange, is_exchange=True))
     exchange = _existing(node, namespace, ends["from_exchange"])
     if exchange == DEFAULT_EXCHANGE:
-        return [_to_default(one) for one in queues_in(node, vhost)]
+        return [_to_default(one) async for one in queues_of(node, vhost)]
     return node.kernel.exchanges.bindings_from(ExchangeName(namespace, exchange))
 
 
@@ -157,7 +164,7 @@ class _ListedQueue(NamedTuple):
 
 async def queues(node: AmqpNode, query: ViewQuery) -> dict[str, Any]:
     """Return a page of queues and streams, with the number of their bindings."""
-    rows = [row for vhost in vhosts_of(node, query) for row in _rows(node, vhost)]
+    rows = [row for vhost in vhosts_of(node, query) for row in await _rows(node, vhost)]
     return await listed(
         query,
         rows,
@@ -172,17 +179,16 @@ async def queues(node: AmqpNode, query: ViewQuery) -> dict[str, Any]:
     )
 
 
-def _rows(node: AmqpNode, vhost: str) -> list[_ListedQueue]:
-    return [
-        *(
-            _ListedQueue(vhost, name_of(one), one.name, one, None)
-            for one in queues_in(node, vhost)
-        ),
-        *(
-            _ListedQueue(vhost, one.name, one.topic.name, None, one)
-            for one in streams_in(node, vhost)
-        ),
+async def _rows(node: AmqpNode, vhost: str) -> list[_ListedQueue]:
+    rows = [
+        _ListedQueue(vhost, name_of(one), one.name, one, None)
+        async for one in queues_of(node, vhost)
     ]
+    rows += [
+        _ListedQueue(vhost, one.name, one.topic.name, None, one)
+        async for one in streams_of(node, vhost)
+    ]
+    return rows
 
 
 def _counts(node: AmqpNode, row: _ListedQueue) -> tuple[int, int]:

@@ -23,6 +23,7 @@ from adapters.amqp.management.views import (
     default_binding_view,
     destination_name,
     properties_key,
+    queue_in,
 )
 from adapters.amqp.names import to_namespace, to_topic_name, to_vhost
 from adapters.amqp.queues import name_of
@@ -50,7 +51,7 @@ async def list_all(call: Call) -> Response:
     """Return the bindings of a vhost, or of all that the caller sees."""
     items: list[Item] = []
     for vhost in call.vhosts():
-        items += [_default_item(queue) async for queue in queues_of(call, vhost)]
+        items += [_default_item(queue) async for queue in queues_of(call.node, vhost)]
         found = call.node.kernel.exchanges.bindings(to_namespace(vhost))
         items += [item async for item in _items(call, vhost, found)]
     return await reply_list(call, items)
@@ -60,7 +61,7 @@ async def from_exchange(call: Call) -> Response:
     """Return the bindings that have an exchange as their source."""
     name = exchange_name(call)
     if name == DEFAULT_EXCHANGE:
-        items = [_default_item(queue) async for queue in queues_of(call, call.vhost)]
+        items = [_default_item(queue) async for queue in queues_of(call.node, call.vhost)]
     else:
         source = ExchangeName(call.namespace, name)
         found = call.node.kernel.exchanges.bindings_from(source)
@@ -141,8 +142,8 @@ async def _rows_between(call: Call) -> list[Json]:
     if source != DEFAULT_EXCHANGE:
         found = await bindings_between(call)
         return [binding_view(call.node, call.vhost, one) async for one in in_turns(found)]
-    queue = call.node.kernel.queues.find(TopicName(call.namespace, destination.name))
-    if queue is None or destination.is_exchange or queue.topic.is_internal:
+    queue = queue_in(call.node, TopicName(call.namespace, destination.name))
+    if queue is None or destination.is_exchange:
         return []
     return [default_binding_view(queue)]
 

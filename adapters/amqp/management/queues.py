@@ -14,8 +14,9 @@ from adapters.amqp.management.errors import not_found
 from adapters.amqp.management.listing import Item, reply, reply_list
 from adapters.amqp.management.method_channel import MethodChannel
 from adapters.amqp.management.turns import in_turns
-from adapters.amqp.management.views import queue_view, stream_view
+from adapters.amqp.management.views import queue_in, queue_view, stream_view
 from adapters.amqp.names import to_namespace, to_topic_name
+from adapters.amqp.node import AmqpNode
 from adapters.amqp.queues import name_of
 from adapters.amqp.streams import Stream, is_stream, stream_of
 from adapters.amqp.v091.handlers import queue as queue_methods
@@ -24,9 +25,9 @@ from gateway.queues.manager import Queue
 from gateway.queues.model import DEFAULT_GROUP
 
 
-async def queues_of(call: Call, vhost: str) -> AsyncIterator[Queue]:
+async def queues_of(node: AmqpNode, vhost: str) -> AsyncIterator[Queue]:
     """Yield the queues of a vhost, those of other protocols too, in no order."""
-    found = call.node.kernel.queues.queues(to_namespace(vhost), is_sorted=False)
+    found = node.kernel.queues.queues(to_namespace(vhost), is_sorted=False)
     async for queue in in_turns(found):
         if queue.group == DEFAULT_GROUP and not queue.topic.is_internal:
             yield queue
@@ -53,7 +54,7 @@ async def totals_of(call: Call, *vhosts: str) -> Totals:
     """Return the counts of vhosts' queues, streams left out; taken in short turns."""
     queues = consumers = ready = unacked = 0
     for vhost in vhosts:
-        async for queue in queues_of(call, vhost):
+        async for queue in queues_of(call.node, vhost):
             counts = queue.counts()
             queues += 1
             ready += counts.ready + counts.delayed
@@ -65,15 +66,15 @@ async def totals_of(call: Call, *vhosts: str) -> Totals:
 def find_queue(call: Call) -> Queue:
     """Return the queue of the path. Error: ``ApiFault`` 404."""
     name = to_topic_name(call.namespace, call.parts["queue"])
-    queue = call.node.kernel.queues.find(name)
-    if queue is None or queue.topic.is_internal:
+    queue = queue_in(call.node, name)
+    if queue is None:
         raise not_found()
     return queue
 
 
-async def streams_of(call: Call, vhost: str) -> AsyncIterator[Stream]:
+async def streams_of(node: AmqpNode, vhost: str) -> AsyncIterator[Stream]:
     """Yield the streams of a vhost, by name."""
-    async for topic in in_turns(call.node.kernel.topics.topics(to_namespace(vhost))):
+    async for topic in in_turns(node.kernel.topics.topics(to_namespace(vhost))):
         if (stream := stream_of(topic)) is not None:
             yield stream
 
@@ -94,11 +95,11 @@ async def list_all(call: Call) -> Response:
     for vhost in call.vhosts():
         items += [
             Item((vhost, name_of(one)), partial(queue_view, node, one))
-            async for one in queues_of(call, vhost)
+            async for one in queues_of(node, vhost)
         ]
         items += [
             Item((vhost, one.name), partial(stream_view, node, one))
-            async for one in streams_of(call, vhost)
+            async for one in streams_of(node, vhost)
         ]
     return await reply_list(call, items)
 

@@ -17,7 +17,6 @@ from features.routing.model import Binding, Destination, Exchange
 from gateway.exchanges.model import ExchangeName
 from gateway.model import TopicName
 from gateway.queues.manager import Queue
-from gateway.queues.model import DEFAULT_GROUP
 
 _HASH_BYTES: Final = 16
 _DIRECT: Final = "direct"
@@ -73,19 +72,10 @@ def declaration_of(queue: Queue) -> Declaration:
     return Declaration.of(queue) or plain
 
 
-def queues_in(node: AmqpNode, vhost: str) -> list[Queue]:
-    """Return the queues of a vhost, those of other protocols too."""
-    return [
-        queue
-        for queue in node.kernel.queues.queues(to_namespace(vhost))
-        if queue.group == DEFAULT_GROUP and not queue.topic.is_internal
-    ]
-
-
-def streams_in(node: AmqpNode, vhost: str) -> list[Stream]:
-    """Return the streams of a vhost, by name."""
-    found = (stream_of(topic) for topic in node.kernel.topics.topics(to_namespace(vhost)))
-    return [stream for stream in found if stream is not None]
+def queue_in(node: AmqpNode, name: TopicName) -> Queue | None:
+    """Return a queue of any protocol by the name of its topic; None without it."""
+    queue = node.kernel.queues.find(name)
+    return None if queue is None or queue.topic.is_internal else queue
 
 
 def queue_view(node: AmqpNode, queue: Queue) -> Json:
